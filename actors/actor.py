@@ -1,0 +1,102 @@
+"""What an actor is: a pure core that a host runs.
+
+A core is a synchronous state machine. It is handed a message, the time and a source of randomness, and gives back
+everything it wants done as `Effects`. It imports no trio, reads no clock, draws no random number of its own, does no
+I/O, and never writes the table. So it is tested without an event loop, and the simulator runs what production runs.
+
+The contract between a core and its host:
+- the host applies `records`, then passes on `events`, then posts `sends`, and only after the handler succeeded;
+- `held` sends go out once the records beside them are safe (at once, unless the host has a journal);
+- `timer` replaces the actor's one timer: a time, `NEVER`, or None to leave it alone;
+- on an exception all outputs are dropped, the message is kept as undelivered, its sender is told `Failed`, and the core
+  is built anew from the table. `start` then says whatever a newly built actor has to say.
+"""
+
+import math
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import attrs
+
+from actors.messages import Address
+from actors.table import Notes, Record
+from actors.trace import Event
+
+__all__ = ["NEVER", "Core", "Draw", "Effects", "keyed_draw"]
+
+NEVER = math.inf
+"""As a timer: no wake-up wanted."""
+
+Draw = Callable[[str, str, int], float]
+"""`draw(stream, task_id, attempt)`: a number in [0, 1), always the same for the same arguments and seed."""
+
+
+def keyed_draw(seed: int) -> Draw:
+    """Random numbers that depend on what they are for and not on the order in which they are asked for.
+
+    So two policies are compared on the same random numbers, and a replay draws what the first run drew.
+
+    >>> draw = keyed_draw(7)
+    >>> draw("service", "t1", 1) == draw("service", "t1", 1) != draw("service", "t1", 2)
+    True
+    """
+    base = blake2b(f"{seed}/".encode(), digest_size=8)
+
+    def draw(stream: str, task_id: str, attempt: int) -> float:
+        keyed = base.copy()
+        keyed.update(f"{stream}/{task_id}/{attempt}".encode())
+        # 53 bits are what a float holds; taking all 64 could round up to 1.0.
+        return (int.from_bytes(keyed.digest(), "little") >> 11) / (1 << 53)
+
+    return draw
+
+
+@attrs.define
+class Effects:
+    """Everything that one message made a core want done.
+
+    >>> effects = Effects()
+    >>> effects.send("queue", "hello")
+    >>> effects.sends
+    [('queue', 'hello')]
+    """
+
+    sends: list[tuple[Address, Any]] = attrs.Factory(list)
+    """Messages to post now."""
+    held: list[tuple[Address, Any]] = attrs.Factory(list)
+    """Messages to post once the records are safe."""
+    records: list[Record] = attrs.Factory(list)
+    """What the table must hold from now on."""
+    events: list[Event] = attrs.Factory(list)
+    """What happened."""
+    timer: float | None = None
+    """When to be woken: a time, NEVER, or None to leave the timer as it is."""
+
+    def send(self, receiver: Address, message: Any) -> None:
+        """Post this now."""
+        self.sends.append((receiver, message))
+
+    def hold(self, receiver: Address, message: Any) -> None:
+        """Post this once the records are safe."""
+        self.held.append((receiver, message))
+
+    def keep(self, notes: Notes) -> "Effects":
+        """Take over what was written into the notes; hand back these effects."""
+        if (noted := notes.drain()) is not None:
+            self.records.append(noted)
+        return self
+
+
+class Core(Protocol):
+    """A synchronous state machine, and nothing else."""
+
+    def start(self, now: float) -> Effects:
+        """What a core that was just built or rebuilt has to say."""
+
+    def handle(self, message: Any, now: float, draw: Draw) -> Effects:
+        """Everything that this message leads to. An unknown message raises TypeError."""
+
+    @property
+    def passive(self) -> bool:
+        """Whether the core could be dropped now and built again from the table at its next message."""

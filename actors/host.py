@@ -1,0 +1,300 @@
+"""The host: one mailbox and one loop that runs many actors.
+
+A mailbox is a trio memory channel; an envelope is (sender, receiver, message); a message to an actor on the same host
+goes through that same channel with `send_nowait`, so the whole way of a task costs no task switch. Whoever drives the
+host calls `drain` until nothing is under way, then moves `now` and calls `fire`. So timers fire only when the mailbox is
+empty: after a stall nobody's lease is expired while the beat that saves it still waits to be read.
+
+Two seams, both off by default: `gate` sees every envelope and timer before it takes effect and may drop, delay or
+repeat it (faults), and `journal` is given each batch of records with the sends that must wait for it (durability).
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+import attrs
+import trio
+
+from actors.actor import NEVER, Core, Draw, Effects
+from actors.errors import ActorFailed, MailboxFull
+from actors.messages import Address, Failed, Wake
+from actors.table import Record, Table
+from actors.trace import ActorRestarted, Event, Undelivered
+
+__all__ = ["Envelope", "Gate", "Host", "Journal", "Limits"]
+
+HOST: Address = "host"
+_WAKE = Wake()
+
+
+Envelope = tuple[Address, Address, Any]
+"""A message under way: sender, receiver, message. A plain tuple, because there are a dozen for each task."""
+
+
+class Gate(Protocol):
+    """Where faults get in: sees what is about to happen and says what happens instead."""
+
+    def envelopes(self, envelope: Envelope, now: float) -> Sequence[tuple[float, Envelope]]:
+        """What to deliver in place of this, each with a delay in seconds; nothing drops it."""
+
+    def timer(self, address: Address, at: float, now: float) -> float:
+        """When the actor is woken in place of `at`."""
+
+
+class Journal(Protocol):
+    """Where durability gets in: makes records safe, then releases what waited for them."""
+
+    def commit(
+        self, records: Sequence[Record], held: Sequence[Envelope], release: Callable[[Iterable[Envelope]], None]
+    ) -> None:
+        """Make the records safe and call `release(held)` once they are; not before."""
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """How much a host holds and bears.
+
+    >>> Limits().mailbox_max
+    1000000
+    """
+
+    mailbox_max: int = 1_000_000
+    """Messages under way at once; one more is an error with a name, never a silent loss."""
+    undelivered_max: int = 1_000
+    """The latest undelivered messages kept for reading; all of them are counted."""
+    passive_max: int = 10_000
+    """Idle on-demand actors kept in memory before the longest idle is dropped."""
+    restarts_max: int = 3
+    """Crashes of one actor within `restart_window_seconds` that are survived; one more is raised as ActorFailed."""
+    restart_window_seconds: float = 5.0
+    """The time over which crashes are counted."""
+
+
+class Host:
+    """Runs cores: delivers, applies what they return, contains what they raise."""
+
+    def __init__(
+        self,
+        table: Table,
+        draw: Draw,
+        *,
+        observe: Callable[[Event], None] = lambda event: None,
+        gate: Gate | None = None,
+        journal: Journal | None = None,
+        limits: Limits = Limits(),
+    ) -> None:
+        self.table = table
+        self.now = 0.0
+        self.undelivered: deque[Envelope] = deque(maxlen=limits.undelivered_max)
+        """The latest messages that nobody could handle."""
+        self.undelivered_count = 0
+        """How many there were in all."""
+        self.delivered_count = 0
+        """Messages handled or attempted, timers included."""
+        self._draw = draw
+        self._observe = observe
+        self._gate = gate
+        self._journal = journal
+        self._limits = limits
+        self._cores: dict[Address, Core] = {}
+        self._builders: dict[Address, Callable[[], Core]] = {}
+        self._on_demand: dict[str, Callable[[str], Core]] = {}
+        self._passive: OrderedDict[Address, None] = OrderedDict()
+        self._crashes: dict[Address, deque[float]] = {}
+        self._timers: dict[Address, float] = {}
+        self._timer_heap: list[tuple[float, int, Address | Envelope]] = []
+        self._timer_count = 0
+        self._post, self._receive = trio.open_memory_channel[Envelope](limits.mailbox_max)
+
+    # Who is here
+
+    def spawn(self, address: Address, build: Callable[[], Core]) -> None:
+        """Start an actor; `build` makes its core now and again after each crash."""
+        self._builders[address] = build
+        self._begin(address, build())
+
+    def on_demand(self, role: str, build: Callable[[str], Core]) -> None:
+        """Actors `role/name` are started by their first message, from `build(name)`, and dropped when long idle."""
+        self._on_demand[role] = build
+
+    def restart(self, address: Address) -> None:
+        """Throw an actor's core away and build it anew from the table."""
+        self._passive.pop(address, None)
+        self._set_timer(address, NEVER)
+        if (core := self._built(address)) is not None:
+            self._begin(address, core)
+
+    def addresses(self) -> list[Address]:
+        """Every actor now in memory, sorted."""
+        return sorted(self._cores)
+
+    # Driving it
+
+    def post(self, sender: Address, receiver: Address, message: Any) -> None:
+        """Put a message into the mailbox."""
+        self._put((sender, receiver, message))
+
+    def drain(self) -> None:
+        """Handle messages until none is under way."""
+        receive = self._receive.receive_nowait
+        while True:
+            try:
+                envelope = receive()
+            except trio.WouldBlock:
+                return
+            if self._gate is None:
+                self._deliver(envelope)
+            else:
+                self._deliver_through_gate(self._gate, envelope)
+
+    def next_timer(self) -> float:
+        """When the next timer is due, or NEVER."""
+        heap = self._timer_heap
+        while heap:
+            at, _, target = heap[0]
+            if not isinstance(target, str) or self._timers.get(target) == at:
+                return at
+            heappop(heap)
+        return NEVER
+
+    def fire(self) -> None:
+        """Let the first timer that is due by `now` take effect. The mailbox must be empty."""
+        if self.next_timer() > self.now:
+            return
+        _, _, target = heappop(self._timer_heap)
+        if not isinstance(target, str):
+            self._deliver(target)
+        else:
+            del self._timers[target]
+            self._deliver((HOST, target, _WAKE))
+
+    def release(self, envelopes: Iterable[Envelope]) -> None:
+        """Post what was held for a journal."""
+        for envelope in envelopes:
+            self._put(envelope)
+
+    # How a message is handled
+
+    def _put(self, envelope: Envelope) -> None:
+        try:
+            self._post.send_nowait(envelope)
+        except trio.WouldBlock:
+            _, receiver, message = envelope
+            held, name = self._limits.mailbox_max, type(message).__name__
+            raise MailboxFull(f"the mailbox holds {held} messages, no room for {name} to {receiver}") from None
+
+    def _deliver_through_gate(self, gate: Gate, envelope: Envelope) -> None:
+        for delay_seconds, substitute in gate.envelopes(envelope, self.now):
+            if delay_seconds > 0:
+                self._push_timer(self.now + delay_seconds, substitute)
+            else:
+                self._deliver(substitute)
+
+    def _deliver(self, envelope: Envelope) -> None:
+        _, receiver, message = envelope
+        self.delivered_count += 1
+        core = self._cores.get(receiver)
+        if core is None:
+            core = self._activate(receiver)
+            if core is None:
+                self._undeliver(envelope, f"no actor is at {receiver}")
+                return
+        try:
+            effects = core.handle(message, self.now, self._draw)
+        except Exception as error:
+            self._contain(envelope, error)
+            return
+        self._apply(receiver, effects)
+        if core.passive:
+            self._rest(receiver)
+
+    def _apply(self, address: Address, effects: Effects) -> None:
+        for record in effects.records:
+            self.table.apply(record)
+        for event in effects.events:
+            self._observe(event)
+        for receiver, message in effects.sends:
+            self._put((address, receiver, message))
+        if effects.held or (self._journal is not None and effects.records):
+            self._commit(address, effects)
+        if effects.timer is not None:
+            self._set_timer(address, effects.timer)
+
+    def _commit(self, address: Address, effects: Effects) -> None:
+        held = [(address, receiver, message) for receiver, message in effects.held]
+        if self._journal is None:
+            self.release(held)
+        else:
+            self._journal.commit(effects.records, held, self.release)
+
+    def _contain(self, envelope: Envelope, error: Exception) -> None:
+        """One core's exception is its own: its message is kept, its sender told, and the core rebuilt."""
+        address = envelope[1]
+        crashes = self._crashes.setdefault(address, deque())
+        crashes.append(self.now)
+        while crashes[0] < self.now - self._limits.restart_window_seconds:
+            crashes.popleft()
+        if len(crashes) > self._limits.restarts_max:
+            window = self._limits.restart_window_seconds
+            raise ActorFailed(f"{address} crashed {len(crashes)} times in {window:g} s") from error
+        said = f"{type(error).__name__}: {error}"
+        self._observe(ActorRestarted(self.now, address, said))
+        self._undeliver(envelope, said)
+        self.restart(address)
+
+    def _undeliver(self, envelope: Envelope, error: str) -> None:
+        self.undelivered.append(envelope)
+        self.undelivered_count += 1
+        sender, receiver, message = envelope
+        self._observe(Undelivered(self.now, sender, receiver, type(message).__name__))
+        # A sender that does not exist, or that crashed on being told, is not told again: that could go on for ever.
+        if sender != HOST and type(message) is not Failed:
+            self._put((HOST, sender, Failed(receiver, message, error)))
+
+    # Actors come and go
+
+    def _activate(self, address: Address) -> Core | None:
+        core = self._built(address)
+        if core is not None:
+            self._begin(address, core)
+        return core
+
+    def _built(self, address: Address) -> Core | None:
+        if (build := self._builders.get(address)) is not None:
+            return build()
+        role, _, name = address.partition("/")
+        if name and (build_named := self._on_demand.get(role)) is not None:
+            return build_named(name)
+        return None
+
+    def _begin(self, address: Address, core: Core) -> None:
+        self._cores[address] = core
+        self._apply(address, core.start(self.now))
+
+    def _rest(self, address: Address) -> None:
+        """Keep the actor for its next message, but not more than `passive_max` of its like, oldest dropped first."""
+        if address in self._builders:
+            return
+        self._passive[address] = None
+        self._passive.move_to_end(address)
+        if len(self._passive) > self._limits.passive_max:
+            oldest, _ = self._passive.popitem(last=False)
+            if self._cores[oldest].passive:
+                del self._cores[oldest]
+
+    # Timers
+
+    def _set_timer(self, address: Address, at: float) -> None:
+        if self._gate is not None and at != NEVER:
+            at = self._gate.timer(address, at, self.now)
+        if at == NEVER:
+            self._timers.pop(address, None)
+        elif self._timers.get(address) != at:
+            self._timers[address] = at
+            self._push_timer(at, address)
+
+    def _push_timer(self, at: float, target: Address | Envelope) -> None:
+        self._timer_count += 1
+        heappush(self._timer_heap, (at, self._timer_count, target))

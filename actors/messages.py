@@ -1,0 +1,372 @@
+"""Every message, grouped by the actor that receives it.
+
+Orders are imperative (`Enqueue`, `Grant`, `Run`); facts are past tense or states (`Finished`, `Idle`, `Ready`). Nobody
+ever waits for an answer: an answer is a message like any other. What describes a state carries the whole of it (a count,
+not a difference), so the latest message from a sender is always right and a repeated one does no harm.
+"""
+
+from typing import Any, Literal
+
+import attrs
+
+from actors.retry import RetryPolicy
+from actors.task import Priority, Task
+
+__all__ = [
+    "QUEUE",
+    "SCHEDULER",
+    "SHARD",
+    "SUPERVISOR",
+    "WORKER",
+    "Accepted",
+    "Address",
+    "Answered",
+    "Beat",
+    "Busy",
+    "Cancel",
+    "Declined",
+    "Enqueue",
+    "ExpireLease",
+    "Failed",
+    "Finished",
+    "Grant",
+    "Granted",
+    "Head",
+    "Idle",
+    "Leased",
+    "Message",
+    "Outcome",
+    "Readmitted",
+    "Ready",
+    "Refused",
+    "Requeue",
+    "Resync",
+    "Run",
+    "Settled",
+    "Submit",
+    "Wake",
+    "shard_address",
+    "worker_address",
+]
+
+Address = str
+"""Where an actor is reached: its role, or `role/name`."""
+
+QUEUE: Address = "queue"
+SCHEDULER: Address = "scheduler"
+SUPERVISOR: Address = "supervisor"
+SHARD = "shard"
+WORKER = "worker"
+
+Outcome = Literal["completed", "failed", "crashed", "released"]
+"""What a worker can say of an execution; `crashed` means that the task took its worker down."""
+
+
+def shard_address(user: str) -> Address:
+    """Where a user's shard is reached.
+
+    >>> shard_address("tenant/alice")
+    'shard/tenant/alice'
+    """
+    return f"{SHARD}/{user}"
+
+
+def worker_address(number: int) -> Address:
+    """Where a worker is reached.
+
+    >>> worker_address(3)
+    'worker/3'
+    """
+    return f"{WORKER}/{number}"
+
+
+# To any actor, from its host
+
+
+@attrs.frozen
+class Wake:
+    """The time that the actor asked to be woken at has come."""
+
+
+@attrs.frozen
+class Failed:
+    """Your message could not be handled: its receiver crashed on it or does not exist. It changed nothing."""
+
+    receiver: Address
+    message: Any
+    error: str
+
+
+# To the queue
+
+
+@attrs.frozen(kw_only=True)
+class Submit:
+    """Admit this task, or refuse it; either way `reply_to` hears of it."""
+
+    id: str
+    user: str
+    kind: str
+    payload: Any = None
+    priority: Priority | str | int = Priority.NORMAL
+    run_after: float | None = None
+    expires_at: float | None = None
+    retry: RetryPolicy | None = None
+    cost: float | None = None
+    idempotency_key: str | None = None
+    persist: bool = True
+    reply_to: Address | None = None
+
+
+@attrs.frozen
+class Settled:
+    """A task's execution, or the task itself, has ended: free what it held. Also to the scheduler."""
+
+    user: str
+    kind: str
+    task_id: str
+    worker_id: str | None
+    """Who ran it; None if it ended while it waited."""
+    charged_seconds: float
+    used_seconds: float
+    outcome: str
+    """As in `Attempt.outcome`."""
+    ended: bool
+    """Whether the task is terminal, so that its place at the door is free."""
+
+
+@attrs.frozen
+class Readmitted:
+    """An operator put an ended task back: it counts as admitted again."""
+
+    task_id: str
+
+
+# To a shard
+
+
+@attrs.frozen
+class Enqueue:
+    """Take this admitted task; tell `reply_to` once it is safe."""
+
+    task: Task
+    reply_to: Address | None
+
+
+@attrs.frozen
+class Grant:
+    """It is your user's turn: give this worker your best task of these kinds, or decline."""
+
+    number: int
+    """Grants are numbered over the scheduler's whole life, restarts included."""
+    worker_id: Address
+    kinds: frozenset[str]
+
+
+@attrs.frozen(kw_only=True)
+class Finished:
+    """The worker is done with an execution. Counts only under the task's current token."""
+
+    task_id: str
+    token: int
+    worker_id: Address
+    outcome: Outcome
+    result: Any = None
+    error: str | None = None
+    error_types: tuple[str, ...] = ()
+    """The names of the error's class and its bases, for `RetryPolicy.retries`."""
+    retry_after_seconds: float | None = None
+    """The handler asked for this delay itself."""
+    give_up: bool = False
+    """The handler said that another try is no use."""
+
+
+@attrs.frozen
+class Beat:
+    """The worker is alive and at it."""
+
+    task_id: str
+    token: int
+
+
+@attrs.frozen
+class ExpireLease:
+    """This lease has run out, unless a beat came since."""
+
+    task_id: str
+    token: int
+
+
+@attrs.frozen
+class Cancel:
+    """Cancel this task if it has not started."""
+
+    task_id: str
+    reply_to: Address | None = None
+
+
+@attrs.frozen
+class Requeue:
+    """Put this failed or running task back, with all its retries if asked."""
+
+    task_id: str
+    reset_retries: bool = False
+    reply_to: Address | None = None
+
+
+@attrs.frozen
+class Resync:
+    """The scheduler began anew: say how things stand with you. Also to workers."""
+
+    epoch: int
+    void: int = 0
+    """To a worker: a run under a grant up to this one that has not reached you is not coming."""
+
+
+# To the scheduler
+
+
+@attrs.frozen
+class Head:
+    """What a sharing policy may see of the task that a shard would start next."""
+
+    level: int
+    order_at: float
+    sequence: int
+    cost: float
+
+
+@attrs.frozen
+class Ready:
+    """How many tasks of each kind a shard could start now."""
+
+    user: str
+    counts: dict[str, int]
+    """Every kind whose count changed; after a resync, every kind there is."""
+    heads: dict[str, Head]
+    """The task next in turn of each of those kinds, if the policy sees heads and the count is not 0."""
+    epoch: int
+
+
+@attrs.frozen
+class Granted:
+    """A grant was used: this much is charged."""
+
+    number: int
+    task_id: str
+    cost: float
+    left: Ready
+    """What the shard has left."""
+
+
+@attrs.frozen
+class Declined:
+    """A grant found nothing to start."""
+
+    number: int
+    left: Ready
+    """What the shard really has."""
+
+
+@attrs.frozen
+class Idle:
+    """A worker can take a task of any of these kinds."""
+
+    worker_id: Address
+    kinds: frozenset[str]
+    epoch: int
+    grant: int
+    """The last grant it heard of, so that an answer which crossed a newer run is known as stale."""
+
+
+@attrs.frozen
+class Busy:
+    """A worker, asked by a resync, is at work; it will be idle in time."""
+
+    worker_id: Address
+    kinds: frozenset[str]
+    epoch: int
+
+
+# To a worker
+
+
+@attrs.frozen
+class Run:
+    """Execute this task under this token; beat well within the lease."""
+
+    task_id: str
+    user: str
+    kind: str
+    token: int
+    attempt: int
+    payload: Any
+    lease_seconds: float
+    grant: int
+
+
+# To the supervisor
+
+
+@attrs.frozen
+class Leased:
+    """A task is owned until then, unless its worker beats."""
+
+    task_id: str
+    token: int
+    until: float
+
+
+# To whoever submitted
+
+
+@attrs.frozen
+class Accepted:
+    """Your task is in. With a durable store: and safe."""
+
+    submitted_id: str
+    task_id: str
+    """Another id than the submitted one when the idempotency key was known already."""
+
+
+@attrs.frozen
+class Refused:
+    """Your task was not admitted, and why."""
+
+    submitted_id: str
+    error: Exception
+
+
+@attrs.frozen
+class Answered:
+    """What became of your cancel or requeue: no error means done."""
+
+    task_id: str
+    error: Exception | None = None
+
+
+Message = (
+    Wake
+    | Failed
+    | Submit
+    | Settled
+    | Readmitted
+    | Enqueue
+    | Grant
+    | Finished
+    | Beat
+    | ExpireLease
+    | Cancel
+    | Requeue
+    | Resync
+    | Ready
+    | Granted
+    | Declined
+    | Idle
+    | Busy
+    | Run
+    | Leased
+    | Accepted
+    | Refused
+    | Answered
+)

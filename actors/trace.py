@@ -1,0 +1,266 @@
+"""What happened: one event for each thing, in JSON Lines.
+
+Cores return events, because only they know what they refused or recovered; the host passes them on. A trace is a header
+(schema version, scenario, seed, options) and then one event a line. Tasks go by `user#sequence` and times are the
+runtime's own, so the same scenario and seed give the same bytes in any process. The hash leaves out the header.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from actors.errors import InvalidConfig
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ActorRestarted",
+    "Admitted",
+    "Cancelled",
+    "Completed",
+    "DeadLettered",
+    "Event",
+    "Extended",
+    "Header",
+    "Recovered",
+    "Released",
+    "ReportRefused",
+    "Requeued",
+    "Retried",
+    "Started",
+    "SubmitRefused",
+    "TraceWriter",
+    "Undelivered",
+    "read_trace",
+]
+
+SCHEMA_VERSION = 1
+
+
+class _Base(msgspec.Struct, frozen=True, gc=False, tag_field="event"):
+    at: float
+    """When, in the runtime's seconds."""
+
+
+class Header(msgspec.Struct, frozen=True, tag_field="event", tag="header"):
+    """The first line of a trace: what was run.
+
+    >>> Header(scenario="demo", seed=7, version="0.1.0").schema
+    1
+    """
+
+    scenario: str
+    seed: int
+    version: str
+    options: dict[str, Any] = {}
+    schema: int = SCHEMA_VERSION
+
+
+class Admitted(_Base, frozen=True, gc=False, tag="admitted"):
+    """A task was let in and lies in its shard."""
+
+    task: str
+    user: str
+    kind: str
+    level: int
+    order_at: float
+    run_after: float | None
+    expires_at: float | None
+    max_retries: int
+    cost: float
+
+
+class SubmitRefused(_Base, frozen=True, gc=False, tag="submit_refused"):
+    """A submit was turned away at the door."""
+
+    user: str
+    kind: str
+    error: str
+
+
+class Started(_Base, frozen=True, gc=False, tag="started"):
+    """A worker claimed a task."""
+
+    task: str
+    token: int
+    attempt: int
+    worker: str
+
+
+class Extended(_Base, frozen=True, gc=False, tag="extended"):
+    """A beat was accepted and the lease starts anew."""
+
+    task: str
+    token: int
+    until: float
+
+
+class Completed(_Base, frozen=True, gc=False, tag="completed"):
+    """A result was accepted."""
+
+    task: str
+    token: int
+    worker: str
+    used_seconds: float
+
+
+class Retried(_Base, frozen=True, gc=False, tag="retried"):
+    """An execution failed or crashed, and the task waits for another."""
+
+    task: str
+    token: int
+    worker: str
+    used_seconds: float
+    outcome: str
+    error: str
+    run_after: float
+
+
+class Recovered(_Base, frozen=True, gc=False, tag="recovered"):
+    """A lease ran out and the task waits again, under the new token."""
+
+    task: str
+    token: int
+    worker: str
+    used_seconds: float
+
+
+class Released(_Base, frozen=True, gc=False, tag="released"):
+    """A worker handed a task back unharmed."""
+
+    task: str
+    token: int
+    worker: str
+    used_seconds: float
+
+
+class Requeued(_Base, frozen=True, gc=False, tag="requeued"):
+    """An operator put a task back, under the new token."""
+
+    task: str
+    token: int
+    attempts: int
+    worker: str | None
+    """Who was running it, if anybody was."""
+
+
+class DeadLettered(_Base, frozen=True, gc=False, tag="dead_lettered"):
+    """A task failed for good."""
+
+    task: str
+    token: int
+    worker: str | None
+    """Who was running it, if anybody was."""
+    used_seconds: float
+    cause: str
+    outcome: str
+    error: str
+
+
+class Cancelled(_Base, frozen=True, gc=False, tag="cancelled"):
+    """A task was cancelled."""
+
+    task: str
+    token: int
+
+
+class ReportRefused(_Base, frozen=True, gc=False, tag="report_refused"):
+    """A worker spoke under a token that is no longer, or never was, the current one: a zombie."""
+
+    task: str
+    token: int
+    current_token: int
+    status: str
+    worker: str | None
+    """Who reported; None for a beat or a lease."""
+
+
+class ActorRestarted(_Base, frozen=True, gc=False, tag="actor_restarted"):
+    """An actor crashed on a message and was rebuilt."""
+
+    actor: str
+    error: str
+
+
+class Undelivered(_Base, frozen=True, gc=False, tag="undelivered"):
+    """A message found no one to handle it."""
+
+    sender: str
+    receiver: str
+    message: str
+
+
+Event = (
+    Admitted
+    | SubmitRefused
+    | Started
+    | Extended
+    | Completed
+    | Retried
+    | Recovered
+    | Released
+    | Requeued
+    | DeadLettered
+    | Cancelled
+    | ReportRefused
+    | ActorRestarted
+    | Undelivered
+)
+
+_BATCH = 512
+_encoder = msgspec.json.Encoder()
+_decoder: "msgspec.json.Decoder[Header | Event]" = msgspec.json.Decoder(Header | Event)
+
+
+class TraceWriter:
+    """Hashes events, and writes them if given somewhere to write to; in batches, because a call each costs more.
+
+    >>> writer = TraceWriter()
+    >>> writer.write(Cancelled(1.0, "alice#1", 1))
+    >>> writer.sha256()[:8]
+    'b4805804'
+    """
+
+    def __init__(self, output: BinaryIO | None = None, header: Header | None = None) -> None:
+        self._output = output
+        self._hash = hashlib.sha256()
+        self._batch: list[Event] = []
+        if output is not None and header is not None:
+            output.write(_encoder.encode(header) + b"\n")
+
+    def write(self, event: Event) -> None:
+        """Take one event."""
+        self._batch.append(event)
+        if len(self._batch) >= _BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hash and write what is waiting."""
+        lines = _encoder.encode_lines(self._batch)
+        self._batch.clear()
+        self._hash.update(lines)
+        if self._output is not None:
+            self._output.write(lines)
+
+    def sha256(self) -> str:
+        """The hash of every event so far."""
+        self.flush()
+        return self._hash.hexdigest()
+
+
+def read_trace(lines: Iterable[bytes]) -> Iterator[Header | Event]:
+    """The header and events of a trace, from its lines.
+
+    >>> line = b'{"event":"cancelled","at":1.0,"task":"alice#1","token":1}'
+    >>> list(read_trace([line]))
+    [Cancelled(at=1.0, task='alice#1', token=1)]
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            item = _decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise InvalidConfig(f"trace line {number} must be an event, got {line[:80]!r}: {error}") from error
+        if isinstance(item, Header) and item.schema != SCHEMA_VERSION:
+            raise InvalidConfig(f"trace schema must be {SCHEMA_VERSION}, got {item.schema}")
+        yield item

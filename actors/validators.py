@@ -1,0 +1,86 @@
+"""Field validators for frozen attrs classes: each says the field, the constraint and the value, in that order."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from actors.errors import InvalidConfig
+
+__all__ = ["between", "finite", "greater_than", "or_none", "user_name_fault", "whole"]
+
+Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
+
+USER_LENGTH_MAX = 128
+
+
+def _finite_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _refuse(attribute: "attrs.Attribute[Any]", constraint: str, value: object) -> InvalidConfig:
+    return InvalidConfig(f"{attribute.name} must be {constraint}, got {value!r}")
+
+
+def finite(minimum: float) -> Validator:
+    """A finite number that is at least `minimum`."""
+
+    def check(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+        if not (_finite_number(value) and value >= minimum):
+            raise _refuse(attribute, f"a finite number >= {minimum:g}", value)
+
+    return check
+
+
+def greater_than(limit: float) -> Validator:
+    """A finite number above `limit`."""
+
+    def check(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+        if not (_finite_number(value) and value > limit):
+            raise _refuse(attribute, f"a finite number > {limit:g}", value)
+
+    return check
+
+
+def between(low: float, high: float) -> Validator:
+    """A number from `low` to `high`, both included."""
+
+    def check(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+        if not (_finite_number(value) and low <= value <= high):
+            raise _refuse(attribute, f"between {low:g} and {high:g}", value)
+
+    return check
+
+
+def whole(minimum: int) -> Validator:
+    """An int, not a bool, that is at least `minimum`."""
+
+    def check(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise _refuse(attribute, f"a whole number >= {minimum}", value)
+
+    return check
+
+
+def or_none(validator: Validator) -> Validator:
+    """None, or what the validator lets through."""
+
+    def check(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+        if value is not None:
+            validator(instance, attribute, value)
+
+    return check
+
+
+def user_name_fault(user: object) -> str | None:
+    """What is wrong with a user's name, or None.
+
+    >>> user_name_fault("tenant/alice")
+    >>> user_name_fault("")
+    "user must be 1 to 128 printable characters, got ''"
+    """
+    if isinstance(user, str) and 1 <= len(user) <= USER_LENGTH_MAX and user.isprintable():
+        return None
+    shown = repr(user) if len(repr(user)) <= 2 * USER_LENGTH_MAX else f"{len(str(user))} characters"
+    return f"user must be 1 to {USER_LENGTH_MAX} printable characters, got {shown}"

@@ -1,0 +1,106 @@
+"""The command: `evenhand sim run FILE`. Needs the `cli` extra.
+
+Exit status: 0 every check passed, 1 a check failed, 2 bad input.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from actors.errors import InvalidConfig
+from sim.runner import SimulationResult, simulate
+from sim.scenario import load_scenario
+
+__all__ = ["main"]
+
+PASSED, FAILED, BAD_INPUT = 0, 1, 2
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and exit with its status."""
+    try:
+        import cyclopts
+    except ImportError:
+        print("evenhand: this command needs the cli extra: pip install 'evenhand[cli]'", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    try:
+        # The parser's own errors are bad input too; its default status would say that a check failed.
+        status = _app(cyclopts)(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except cyclopts.CycloptsError as error:
+        print(f"evenhand: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except InvalidConfig as error:
+        for line in str(error).splitlines():
+            print(f"evenhand: {line}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    sys.exit(status if isinstance(status, int) else PASSED)
+
+
+def _app(cyclopts: Any) -> Any:
+    app = cyclopts.App(name="evenhand", help="A fair task queue, and a simulator that proves it fair.")
+    sim = cyclopts.App(name="sim", help="Simulate scenarios on virtual time.")
+    app.command(sim)
+    sim.command(run, name="run")
+    return app
+
+
+def run(
+    file: Path,
+    /,
+    *,
+    seed: int | None = None,
+    sharing: str | None = None,
+    ordering: str | None = None,
+    json: bool = False,
+    trace: Path | None = None,
+) -> int:
+    """Run a scenario and say whether it kept its promises.
+
+    Parameters
+    ----------
+    file
+        The scenario, a TOML file.
+    seed
+        Another seed than the file's.
+    sharing
+        Another sharing policy than the file's: a name or module:Class.
+    ordering
+        Another ordering policy than the file's: a name or module:Class.
+    json
+        Print one JSON object instead of tables.
+    trace
+        Write every event to this file, as JSON Lines.
+    """
+    scenario = load_scenario(file)
+    if seed is not None and seed < 0:
+        raise InvalidConfig(f"--seed must be a whole number >= 0, got {seed}")
+    if trace is None:
+        result = simulate(scenario, seed=seed, sharing=sharing, ordering=ordering)
+    else:
+        try:
+            output = trace.open("wb")
+        except OSError as error:
+            raise InvalidConfig(f"--trace must be a file that can be written: {error}") from None
+        with output:
+            result = simulate(scenario, seed=seed, sharing=sharing, ordering=ordering, trace=output)
+    _print_json(result) if json else _print_tables(result)
+    return PASSED if result.passed else FAILED
+
+
+def _print_json(result: SimulationResult) -> None:
+    print(json.dumps(result.as_json(), indent=2))
+
+
+def _print_tables(result: SimulationResult) -> None:
+    from rich.console import Console
+
+    from sim.tables import checks_table, header, users_table, verdict
+
+    console = Console(highlight=False)
+    console.print(header(result))
+    console.print(users_table(result))
+    console.print(checks_table(result))
+    for violation in result.violations[:5]:
+        console.print(f"[red]{violation.invariant}[/] at {violation.at:g} s: {violation.said}", markup=True)
+    console.print(verdict(result))

@@ -1,0 +1,371 @@
+"""What must hold on every run, whatever the policies and faults: checked from the trace as it is made.
+
+The ledger folds events into one entry a task, by rules of its own: it shares no code with the cores except the ordering
+policy's key. So what it finds is a disagreement between what the runtime did and what it may do.
+
+- I1 conservation: every admitted task is waiting, running or ended, and the table agrees, at every quiet instant.
+- I3 fencing: tokens rise with every claim; an accepted report or beat carries the latest; one live claim a task.
+- I4 one outcome: nothing happens to an ended task except a requeue of a failed one.
+- I5 executions: at most 1 + max_retries in each requeue epoch, and one if nothing went wrong.
+- I6 old tokens: a report that is refused was indeed not the owner's.
+- I9 work conservation: at no quiet instant is a worker idle beside a task that could start.
+- I10 pick: no waiting task of the same shard ranks above the one that starts; critical bursts keep to their bound.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+import attrs
+
+from actors.config import Settings
+from actors.table import Table
+from actors.task import Priority, Status, Task
+from actors.trace import (
+    Admitted,
+    Cancelled,
+    Completed,
+    DeadLettered,
+    Event,
+    Extended,
+    Recovered,
+    Released,
+    ReportRefused,
+    Requeued,
+    Retried,
+    Started,
+)
+
+__all__ = ["INVARIANTS", "Entry", "Ledger", "Observer", "Violation"]
+
+CONSERVATION = "I1 conservation"
+FENCING = "I3 fencing"
+ONE_OUTCOME = "I4 one outcome"
+EXECUTIONS = "I5 executions"
+OLD_TOKENS = "I6 old tokens"
+WORK_CONSERVATION = "I9 work conservation"
+PICK = "I10 pick"
+INVARIANTS = (CONSERVATION, FENCING, ONE_OUTCOME, EXECUTIONS, OLD_TOKENS, WORK_CONSERVATION, PICK)
+
+_VIOLATIONS_KEPT = 100
+
+
+class Observer(Protocol):
+    """Watches a run: every event as it happens, and every instant at which nothing is under way."""
+
+    def on_event(self, event: Event) -> None:
+        """Something happened."""
+
+    def on_quiet(self, now: float) -> None:
+        """No message is under way and time is about to move on."""
+
+
+@attrs.frozen
+class Violation:
+    """An invariant that did not hold."""
+
+    invariant: str
+    at: float
+    said: str
+
+
+@attrs.define(eq=False)
+class Entry:
+    """What the trace says of one task."""
+
+    user: str
+    level: int
+    order_at: float
+    sequence: int
+    key: float
+    cost: float
+    max_retries: int
+    state: str = "waiting"
+    """`waiting`, `running`, `failed` or `ended`."""
+    run_after: float | None = None
+    token: int = 0
+    executions: int = 0
+    troubled: bool = False
+    """Whether anything ever went wrong with it."""
+    started: bool = False
+    """Whether it was ever started."""
+
+
+@attrs.define(eq=False)
+class _Shard:
+    """A user's waiting tasks, as they should be ordered."""
+
+    ordinary: list[tuple[float, float, int, Entry]] = attrs.Factory(list)
+    critical: list[tuple[float, float, int, Entry]] = attrs.Factory(list)
+    ready: int = 0
+    burst: int = 0
+
+
+class Ledger:
+    """Folds the trace and checks it."""
+
+    def __init__(self, settings: Settings, table: Table, workers: int) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.violations: list[Violation] = []
+        self.counts = dict.fromkeys(INVARIANTS, 0)
+        """How often each invariant was broken."""
+        self.shards: dict[str, _Shard] = {}
+        self.touched: dict[str, None] = {}
+        """Users whose number of ready tasks changed since the last quiet instant."""
+        self._settings = settings
+        self._table = table
+        self._workers = workers
+        self._busy: set[str] = set()
+        self._ready = 0
+        self._running = 0
+        self._ended = 0
+        self._delayed: list[tuple[float, int, Entry]] = []
+
+    def on_event(self, event: Event) -> None:
+        handler = _HANDLERS.get(type(event))
+        if handler is None:
+            return
+        if self._delayed:
+            self._mature(event.at)
+        if type(event) is Admitted:
+            self._admitted(event)
+            return
+        entry = self.entries.get(event.task)  # type: ignore[union-attr]
+        if entry is None:
+            self._broken(ONE_OUTCOME, event.at, f"{event} is about a task that was never admitted")
+        else:
+            handler(self, event, entry)
+
+    def on_quiet(self, now: float) -> None:
+        if self._delayed:
+            self._mature(now)
+        if self._ready and len(self._busy) < self._workers:
+            idle = self._workers - len(self._busy)
+            self._broken(WORK_CONSERVATION, now, f"{idle} workers idle beside {self._ready} ready tasks")
+        counts = self._table.counts
+        waiting = len(self.entries) - self._running - self._ended
+        ended = counts[Status.COMPLETED] + counts[Status.FAILED] + counts[Status.CANCELLED]
+        if (waiting, self._running, self._ended) != (counts[Status.PENDING], counts[Status.IN_PROGRESS], ended):
+            said = f"waiting, running, ended: {waiting}, {self._running}, {self._ended} by the trace, {counts} by the table"
+            self._broken(CONSERVATION, now, said)
+
+    # One method an event
+
+    def _admitted(self, event: Admitted) -> None:
+        if event.task in self.entries:
+            self._broken(CONSERVATION, event.at, f"{event.task} was admitted twice")
+            return
+        sequence = int(event.task.rpartition("#")[2])
+        entry = Entry(event.user, event.level, event.order_at, sequence, 0.0, event.cost, event.max_retries)
+        entry.key = self._key(event, entry)
+        self.entries[event.task] = entry
+        self._wait(entry, event.run_after, event.at)
+
+    def _key(self, event: Admitted, entry: Entry) -> float:
+        if event.level == Priority.CRITICAL:
+            return event.order_at
+        task = Task(
+            id=event.task,
+            user=event.user,
+            kind=event.kind,
+            sequence=entry.sequence,
+            created_at=event.at,
+            updated_at=event.at,
+            order_at=event.order_at,
+            priority=Priority(event.level),
+            expires_at=event.expires_at,
+            cost=event.cost,
+        )
+        return self._settings.ordering.key(task)
+
+    def _started(self, event: Started, entry: Entry) -> None:
+        if entry.state != "waiting":
+            self._broken(_unless_ended(entry), event.at, f"{event.task} was started while {entry.state}")
+            return
+        if event.token <= entry.token:
+            self._broken(FENCING, event.at, f"{event.task} was claimed with token {event.token} after {entry.token}")
+        if entry.run_after is not None and entry.run_after > event.at:
+            self._broken(PICK, event.at, f"{event.task} was started before {entry.run_after}")
+        if event.worker in self._busy:
+            self._broken(FENCING, event.at, f"{event.worker} was given {event.task} while busy")
+        shard = self.shards[entry.user]
+        self._check_pick(event, entry, shard)
+        entry.state, entry.token, entry.started = "running", event.token, True
+        entry.executions += 1
+        if entry.executions > 1 + entry.max_retries:
+            self._broken(EXECUTIONS, event.at, f"{event.task} ran {entry.executions} times of {1 + entry.max_retries}")
+        self._busy.add(event.worker)
+        self._running += 1
+        self._leave(entry)
+
+    def _check_pick(self, event: Started, entry: Entry, shard: _Shard) -> None:
+        critical, ordinary = _first(shard.critical), _first(shard.ordinary)
+        is_critical = entry.level == Priority.CRITICAL
+        expected = critical if is_critical else ordinary
+        if expected is not entry:
+            self._broken(PICK, event.at, f"{event.task} was started before #{expected.sequence if expected else None}")
+        bound = self._settings.critical_burst
+        if is_critical:
+            shard.burst = shard.burst + 1 if ordinary is not None else 0
+            if bound is not None and shard.burst > bound:
+                self._broken(PICK, event.at, f"{event.task} is critical number {shard.burst} in a row of {bound}")
+        else:
+            if critical is not None and (bound is None or shard.burst < bound):
+                self._broken(PICK, event.at, f"{event.task} was started before a critical task")
+            shard.burst = 0
+
+    def _extended(self, event: Extended, entry: Entry) -> None:
+        self._check_owner(event, entry)
+
+    def _completed(self, event: Completed, entry: Entry) -> None:
+        if self._stop(event, entry):
+            if not entry.troubled and entry.executions != 1:
+                self._broken(
+                    EXECUTIONS, event.at, f"{event.task} ran {entry.executions} times though nothing went wrong"
+                )
+            self._end(entry, "ended")
+
+    def _retried(self, event: Retried, entry: Entry) -> None:
+        if self._stop(event, entry):
+            entry.troubled = True
+            self._wait(entry, event.run_after, event.at)
+
+    def _recovered(self, event: Recovered, entry: Entry) -> None:
+        # The worker stays busy: silent or slow, it is not idle until it says so.
+        if entry.state != "running" or event.token <= entry.token:
+            self._broken(FENCING, event.at, f"{event.task} was recovered with token {event.token} after {entry.token}")
+            return
+        self._running -= 1
+        entry.troubled = True
+        entry.token = event.token
+        self._wait(entry, None, event.at)
+
+    def _released(self, event: Released, entry: Entry) -> None:
+        if self._stop(event, entry):
+            entry.executions -= 1
+            entry.troubled = True
+            self._wait(entry, None, event.at)
+
+    def _requeued(self, event: Requeued, entry: Entry) -> None:
+        if entry.state not in ("failed", "running") or event.token <= entry.token:
+            self._broken(_unless_ended(entry), event.at, f"{event.task} was requeued while {entry.state}")
+            return
+        if entry.state == "running":
+            self._running -= 1
+        else:
+            self._ended -= 1
+        entry.troubled = True
+        entry.token, entry.executions = event.token, event.attempts
+        self._wait(entry, None, event.at)
+
+    def _dead_lettered(self, event: DeadLettered, entry: Entry) -> None:
+        if event.worker is None:
+            self._end_waiting(event, entry, "failed")
+        elif event.outcome == "recovered":
+            if self._check_owner(event, entry):
+                self._running -= 1
+                self._end(entry, "failed")
+        elif self._stop(event, entry):
+            self._end(entry, "failed")
+
+    def _cancelled(self, event: Cancelled, entry: Entry) -> None:
+        self._end_waiting(event, entry, "ended")
+
+    def _report_refused(self, event: ReportRefused, entry: Entry) -> None:
+        if entry.state == "running" and event.token == entry.token:
+            self._broken(OLD_TOKENS, event.at, f"{event.task}: the owner's own report was refused")
+        if event.worker is not None:
+            self._busy.discard(event.worker)
+
+    # Shared by the above
+
+    def _check_owner(self, event: Any, entry: Entry) -> bool:
+        if entry.state == "running" and event.token == entry.token:
+            return True
+        said = f"{event.task} accepted token {event.token} while {entry.state} under {entry.token}"
+        self._broken(_unless_ended(entry), event.at, said)
+        return False
+
+    def _stop(self, event: Any, entry: Entry) -> bool:
+        """The owner is done with it, and its worker free."""
+        if not self._check_owner(event, entry):
+            return False
+        self._busy.discard(event.worker)
+        self._running -= 1
+        return True
+
+    def _end(self, entry: Entry, state: str) -> None:
+        entry.state = state
+        self._ended += 1
+
+    def _end_waiting(self, event: Any, entry: Entry, state: str) -> None:
+        if entry.state != "waiting":
+            self._broken(_unless_ended(entry), event.at, f"{event.task} ended unstarted while {entry.state}")
+            return
+        if entry.run_after is None:
+            self._leave(entry)
+        self._end(entry, state)
+
+    def _wait(self, entry: Entry, run_after: float | None, at: float) -> None:
+        entry.state = "waiting"
+        if run_after is not None and run_after > at:
+            entry.run_after = run_after
+            heappush(self._delayed, (run_after, entry.sequence, entry))
+        else:
+            self._make_ready(entry)
+
+    def _mature(self, now: float) -> None:
+        while self._delayed and self._delayed[0][0] <= now:
+            run_after, _, entry = heappop(self._delayed)
+            if entry.state == "waiting" and entry.run_after == run_after:
+                self._make_ready(entry)
+
+    def _make_ready(self, entry: Entry) -> None:
+        entry.run_after = None
+        shard = self.shards.get(entry.user)
+        if shard is None:
+            shard = self.shards[entry.user] = _Shard()
+        heap = shard.critical if entry.level == Priority.CRITICAL else shard.ordinary
+        heappush(heap, (entry.key, entry.order_at, entry.sequence, entry))
+        shard.ready += 1
+        self._ready += 1
+        self.touched[entry.user] = None
+
+    def _leave(self, entry: Entry) -> None:
+        self.shards[entry.user].ready -= 1
+        self._ready -= 1
+        self.touched[entry.user] = None
+
+    def _broken(self, invariant: str, at: float, said: str) -> None:
+        self.counts[invariant] += 1
+        if len(self.violations) < _VIOLATIONS_KEPT:
+            self.violations.append(Violation(invariant, at, said))
+
+
+def _unless_ended(entry: Entry) -> str:
+    return ONE_OUTCOME if entry.state in ("failed", "ended") else FENCING
+
+
+def _first(heap: list[tuple[float, float, int, Entry]]) -> Entry | None:
+    """The first entry that still waits and is not delayed; those that left are dropped on the way."""
+    while heap:
+        entry = heap[0][3]
+        if entry.state == "waiting" and entry.run_after is None:
+            return entry
+        heappop(heap)
+    return None
+
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    Admitted: Ledger._admitted,
+    Started: Ledger._started,
+    Extended: Ledger._extended,
+    Completed: Ledger._completed,
+    Retried: Ledger._retried,
+    Recovered: Ledger._recovered,
+    Released: Ledger._released,
+    Requeued: Ledger._requeued,
+    DeadLettered: Ledger._dead_lettered,
+    Cancelled: Ledger._cancelled,
+    ReportRefused: Ledger._report_refused,
+}

@@ -1,0 +1,169 @@
+"""What a run was like for each user and level: waits, service, shares, and Jain's index.
+
+A wait is the first start minus `order_at`. Percentiles are nearest-rank: the smallest wait that at least that part of the
+waits does not exceed. Jain's index (Jain 1984) is (sum x)^2 / (n sum x^2) with x the cost dispatched per weight, over the time in
+which every user that is ever backlogged is backlogged together; None below two users or without such time.
+"""
+
+import math
+from array import array
+from collections.abc import Mapping
+
+import attrs
+
+from actors.task import Priority
+from actors.trace import Completed, DeadLettered, Event, Recovered, Released, ReportRefused, Retried, Started
+from sim.invariants import Ledger
+
+__all__ = ["GroupMetrics", "Metrics", "jain_index", "percentile"]
+
+_BEGIN, _END = math.inf, -math.inf
+
+
+@attrs.frozen(kw_only=True)
+class GroupMetrics:
+    """What a run was like for one user, one level, or everybody. None: nothing to measure."""
+
+    completed: int
+    wait_seconds_mean: float | None
+    wait_seconds_p50: float | None
+    wait_seconds_p99: float | None
+    wait_seconds_max: float | None
+    service_seconds: float
+    share: float | None
+    """Of the service given to all."""
+
+
+@attrs.define
+class _Group:
+    waits: "array[float]" = attrs.Factory(lambda: array("d"))
+    completed: int = 0
+    service_seconds: float = 0.0
+
+    def metrics(self, service_of_all: float) -> GroupMetrics:
+        waits = sorted(self.waits)
+        return GroupMetrics(
+            completed=self.completed,
+            wait_seconds_mean=math.fsum(waits) / len(waits) if waits else None,
+            wait_seconds_p50=percentile(waits, 0.50),
+            wait_seconds_p99=percentile(waits, 0.99),
+            wait_seconds_max=waits[-1] if waits else None,
+            service_seconds=self.service_seconds,
+            share=self.service_seconds / service_of_all if service_of_all else None,
+        )
+
+
+def percentile(ordered: list[float], part: float) -> float | None:
+    """The nearest-rank percentile of sorted numbers, or None if there are none.
+
+    >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5), percentile([], 0.5)
+    (2.0, None)
+    """
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else None
+
+
+def jain_index(shares: list[float]) -> float | None:
+    """1 when all shares are equal, 1/n when one has everything; None below two or when nobody got anything.
+
+    >>> jain_index([1.0, 1.0]), jain_index([1.0, 0.0]), jain_index([1.0])
+    (1.0, 0.5, None)
+    """
+    squares = math.fsum(share * share for share in shares)
+    if len(shares) < 2 or squares == 0:
+        return None
+    return math.fsum(shares) ** 2 / (len(shares) * squares)
+
+
+class Metrics:
+    """Measures a run. Must see each event after the ledger it reads from."""
+
+    def __init__(self, ledger: Ledger, weights: Mapping[str, float], warmup_seconds: float) -> None:
+        self._ledger = ledger
+        self._weights = weights
+        self._warmup_seconds = warmup_seconds
+        self._users = {user: _Group() for user in weights}
+        self._levels = {level: _Group() for level in Priority}
+        self._overall = _Group()
+        self._names = list(weights)
+        self._numbers = {user: number for number, user in enumerate(weights)}
+        self._backlogged: set[str] = set()
+        self._log_users = array("l")
+        self._log_values = array("d")
+        self.jobs = 0
+        """Tasks that ended."""
+        self.recovered = 0
+        self.zombies = 0
+
+    def on_event(self, event: Event) -> None:
+        kind = type(event)
+        if kind is Started:
+            self._started(event)  # type: ignore[arg-type]
+        elif kind is Completed or kind in (Retried, Released):
+            self._served(event)  # type: ignore[arg-type]
+        elif kind is DeadLettered:
+            self._served(event)  # type: ignore[arg-type]
+            self.recovered += event.outcome == "recovered"  # type: ignore[union-attr]
+        elif kind is Recovered:
+            self.recovered += 1
+            self._served(event)  # type: ignore[arg-type]
+        elif kind is ReportRefused:
+            self.zombies += event.worker is not None  # type: ignore[union-attr]
+
+    def on_quiet(self, now: float) -> None:
+        touched = self._ledger.touched
+        for user in touched:
+            waits = self._ledger.shards[user].ready > 0
+            if waits != (user in self._backlogged):
+                (self._backlogged.add if waits else self._backlogged.discard)(user)
+                self._log(user, _BEGIN if waits else _END)
+        touched.clear()
+
+    def users(self) -> dict[str, GroupMetrics]:
+        """By user, in the order of the scenario."""
+        return {user: self._measured(group) for user, group in self._users.items()}
+
+    def levels(self) -> dict[str, GroupMetrics]:
+        """By level, lowest first."""
+        return {level.name.lower(): self._measured(group) for level, group in self._levels.items()}
+
+    def overall(self) -> GroupMetrics:
+        """Over everybody."""
+        return self._measured(self._overall)
+
+    def jain(self) -> float | None:
+        """Over the users that were ever backlogged, while all of them were."""
+        named = {user for user, value in zip(self._log_users, self._log_values, strict=True) if value == _BEGIN}
+        dispatched = dict.fromkeys(sorted(named), 0.0)
+        together = 0
+        for user, value in zip(self._log_users, self._log_values, strict=True):
+            if value == _BEGIN:
+                together += 1
+            elif value == _END:
+                together -= 1
+            elif together == len(named):
+                dispatched[user] += value
+        return jain_index([cost / self._weights[self._names[user]] for user, cost in dispatched.items()])
+
+    def _started(self, event: Started) -> None:
+        entry = self._ledger.entries[event.task]
+        if self._backlogged:
+            self._log(entry.user, entry.cost)
+        if event.attempt == 1 and not entry.troubled and entry.order_at >= self._warmup_seconds:
+            wait = event.at - entry.order_at
+            for group in (self._users[entry.user], self._levels[Priority(entry.level)], self._overall):
+                group.waits.append(wait)
+
+    def _served(self, event: Completed | DeadLettered) -> None:
+        entry = self._ledger.entries[event.task]
+        completed = type(event) is Completed
+        self.jobs += completed or type(event) is DeadLettered
+        for group in (self._users[entry.user], self._levels[Priority(entry.level)], self._overall):
+            group.completed += completed
+            group.service_seconds += event.used_seconds
+
+    def _log(self, user: str, value: float) -> None:
+        self._log_users.append(self._numbers[user])
+        self._log_values.append(value)
+
+    def _measured(self, group: _Group) -> GroupMetrics:
+        return group.metrics(self._overall.service_seconds)

@@ -1,0 +1,270 @@
+"""Runs a scenario: the runtime's own cores on virtual time, as a plain synchronous call.
+
+When no message is under way the clock jumps to the next timer. Nothing depends on the machine: the same scenario, seed
+and version give the same trace, byte for byte, in any process.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, BinaryIO
+
+import attrs
+
+from actors.actor import NEVER, keyed_draw
+from actors.config import Settings
+from actors.host import Gate, Host, Journal
+from actors.messages import QUEUE, SCHEDULER, SHARD, SUPERVISOR, Address, worker_address
+from actors.policies import ORDERING, SHARING
+from actors.policies.ordering import OrderingPolicy
+from actors.policies.sharing import SharingPolicy
+from actors.queue import Queue
+from actors.scheduler import Scheduler
+from actors.shard import Shard
+from actors.supervisor import Supervisor
+from actors.table import Notes, Table
+from actors.trace import Event, Header, TraceWriter
+from sim.invariants import Ledger, Observer, Violation
+from sim.metrics import GroupMetrics, Metrics
+from sim.scenario import Check, Scenario
+from sim.worker import SimulatedWorker
+from sim.workload import Source, source_address
+
+__all__ = ["CheckResult", "Simulation", "SimulationResult", "simulate"]
+
+
+@attrs.frozen(kw_only=True)
+class CheckResult:
+    """What became of one check."""
+
+    name: str
+    passed: bool
+    value: float | None
+    """What was measured; for an invariant, how often it was broken."""
+    limit: float
+
+
+@attrs.frozen(kw_only=True)
+class SimulationResult:
+    """What a run came to."""
+
+    scenario: str
+    seed: int
+    version: str
+    sharing: str
+    ordering: str
+    verdict: str
+    """`pass` or `fail`."""
+    trace_sha256: str
+    jobs: int
+    """Tasks that ended."""
+    virtual_seconds: float
+    wall_seconds: float
+    checks: tuple[CheckResult, ...]
+    users: dict[str, GroupMetrics]
+    levels: dict[str, GroupMetrics]
+    overall: GroupMetrics
+    jain: float | None
+    stolen: int
+    recovered: int
+    zombies: int
+    violations: tuple[Violation, ...]
+    """The first invariants that were broken, with what happened."""
+    table: Table = attrs.field(repr=False)
+    """Every task as the run left it."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check and every invariant held."""
+        return self.verdict == "pass"
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the table, as plain data."""
+        return attrs.asdict(self, filter=attrs.filters.exclude("table"))
+
+
+class Simulation:
+    """A scenario being run, for those who want to reach in: `simulate` is the plain way.
+
+    >>> from sim import Scenario, Kind, User, Burst, Fixed
+    >>> kind = Kind(name="work", service=Fixed(seconds=1.0))
+    >>> user = User(name="alice", arrivals=(Burst(kind="work", count=3),))
+    >>> simulation = Simulation(Scenario(name="demo", duration_seconds=10.0, kinds=(kind,), users=(user,)))
+    >>> simulation.run()
+    >>> simulation.result().virtual_seconds
+    1.0
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        observers: Sequence[Observer] = (),
+        trace: BinaryIO | None = None,
+        gate: Gate | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.table = Table()
+        self._last_at = 0.0
+        """When something last happened; timers of leases that ended early may come later."""
+        settings = scenario.settings()
+        self.ledger = Ledger(settings, self.table, scenario.runtime.workers)
+        weights = {user.name: user.weight for user in scenario.users}
+        self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
+        self.writer = TraceWriter(trace, _header(scenario))
+        self._observers: list[Observer] = [self.ledger, self.metrics, *observers]
+        self.host = Host(self.table, keyed_draw(scenario.seed), observe=self._observing(), gate=gate, journal=journal)
+        self._populate(settings)
+
+    def run(self) -> None:
+        """Drain, let the observers look, jump to the next timer; until there is none."""
+        host = self.host
+        while True:
+            host.drain()
+            at = host.next_timer()
+            if at > host.now:
+                for observer in self._observers:
+                    observer.on_quiet(host.now)
+            if at == NEVER:
+                return
+            if at > host.now:
+                host.now = at
+            host.fire()
+
+    def result(self, wall_seconds: float = 0.0) -> SimulationResult:
+        """What the run came to so far."""
+        checks = (*self._invariant_results(), *(self._check_result(check) for check in self.scenario.checks))
+        runtime = self.scenario.runtime
+        return SimulationResult(
+            scenario=self.scenario.name,
+            seed=self.scenario.seed,
+            version=_version(),
+            sharing=SHARING.name_of(runtime.sharing),
+            ordering=ORDERING.name_of(runtime.ordering),
+            verdict="pass" if all(check.passed for check in checks) else "fail",
+            trace_sha256=self.writer.sha256(),
+            jobs=self.metrics.jobs,
+            virtual_seconds=self._last_at,
+            wall_seconds=wall_seconds,
+            checks=checks,
+            users=self.metrics.users(),
+            levels=self.metrics.levels(),
+            overall=self.metrics.overall(),
+            jain=self.metrics.jain(),
+            stolen=0,
+            recovered=self.metrics.recovered,
+            zombies=self.metrics.zombies,
+            violations=tuple(self.ledger.violations),
+            table=self.table,
+        )
+
+    def _observing(self) -> Callable[[Event], None]:
+        write = self.writer.write
+        handlers = [observer.on_event for observer in self._observers]
+
+        def observe(event: Event) -> None:
+            self._last_at = event.at
+            write(event)
+            for handler in handlers:
+                handler(event)
+
+        return observe
+
+    def _populate(self, settings: Settings) -> None:
+        host, table, scenario = self.host, self.table, self.scenario
+        kinds = {kind.name: kind for kind in scenario.kinds}
+
+        def notes(address: Address) -> Notes:
+            return Notes(address, table.notes(address))
+
+        def worker(address: Address) -> Callable[[], SimulatedWorker]:
+            return lambda: SimulatedWorker(address, kinds, table, notes(address))
+
+        host.on_demand(SHARD, lambda user: Shard(user, settings, table, notes(f"{SHARD}/{user}")))
+        host.spawn(QUEUE, lambda: Queue(settings, notes(QUEUE)))
+        host.spawn(SCHEDULER, lambda: Scheduler(settings, table, notes(SCHEDULER)))
+        host.spawn(SUPERVISOR, lambda: Supervisor(table))
+        for number in range(1, scenario.runtime.workers + 1):
+            address = worker_address(number)
+            host.spawn(address, worker(address))
+        for user in scenario.users:
+            # A source that crashed carries on where it was: what it submitted is not submitted again.
+            host.spawn(source_address(user.name), partial(_same, Source(scenario, user)))
+
+    def _invariant_results(self) -> list[CheckResult]:
+        return [
+            CheckResult(name=name, passed=count == 0, value=count, limit=0)
+            for name, count in self.ledger.counts.items()
+        ]
+
+    def _check_result(self, check: Check) -> CheckResult:
+        if check.metric == "jain":
+            value = self.metrics.jain()
+        else:
+            group = self.metrics.overall()
+            if check.user is not None:
+                group = self.metrics.users()[check.user]
+            elif check.level is not None:
+                group = self.metrics.levels()[check.level.name.lower()]
+            value = getattr(group, check.metric)
+        if check.at_most is not None:
+            limit, passed = check.at_most, value is not None and value <= check.at_most
+        else:
+            assert check.at_least is not None, "a check has one limit"
+            limit, passed = check.at_least, value is not None and value >= check.at_least
+        return CheckResult(name=check.name, passed=passed, value=value, limit=limit)
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    seed: int | None = None,
+    sharing: SharingPolicy | str | None = None,
+    ordering: OrderingPolicy | str | None = None,
+    observers: Sequence[Observer] = (),
+    trace: BinaryIO | None = None,
+) -> SimulationResult:
+    """Run a scenario on virtual time, with another seed or policies if given.
+
+    >>> from sim import Scenario, Kind, User, Burst, Fixed
+    >>> kind = Kind(name="work", service=Fixed(seconds=2.0))
+    >>> user = User(name="alice", arrivals=(Burst(kind="work", count=9),))
+    >>> result = simulate(Scenario(name="demo", duration_seconds=10.0, kinds=(kind,), users=(user,)))
+    >>> result.verdict, result.jobs, result.virtual_seconds, result.users["alice"].wait_seconds_max
+    ('pass', 9, 4.0, 2.0)
+    """
+    runtime = scenario.runtime
+    if sharing is not None:
+        runtime = attrs.evolve(runtime, sharing=SHARING.make(sharing))
+    if ordering is not None:
+        runtime = attrs.evolve(runtime, ordering=ORDERING.make(ordering))
+    scenario = attrs.evolve(scenario, runtime=runtime, seed=scenario.seed if seed is None else seed)
+    began = time.perf_counter()
+    simulation = Simulation(scenario, observers=observers, trace=trace)
+    simulation.run()
+    return simulation.result(time.perf_counter() - began)
+
+
+def _same(source: Source) -> Source:
+    return source
+
+
+def _header(scenario: Scenario) -> Header:
+    runtime = scenario.runtime
+    options = {
+        "workers": runtime.workers,
+        "sharing": SHARING.name_of(runtime.sharing),
+        "ordering": ORDERING.name_of(runtime.ordering),
+        "critical_burst": runtime.critical_burst,
+        "admitted_max": runtime.admitted_max,
+    }
+    return Header(scenario=scenario.name, seed=scenario.seed, version=_version(), options=options)
+
+
+def _version() -> str:
+    try:
+        return version("evenhand")
+    except PackageNotFoundError:
+        return "uninstalled"

@@ -1,0 +1,70 @@
+"""A run as a person reads it in a terminal. Needs rich, from the `cli` extra."""
+
+from rich.markup import escape
+from rich.table import Table
+
+from sim.metrics import GroupMetrics
+from sim.runner import SimulationResult
+
+__all__ = ["checks_table", "header", "users_table", "verdict"]
+
+
+def header(result: SimulationResult) -> str:
+    """What was run: enough to run it again."""
+    return (
+        f"[bold]{escape(result.scenario)}[/]  seed {result.seed}, sharing {escape(result.sharing)}, "
+        f"ordering {escape(result.ordering)}, evenhand {result.version}"
+    )
+
+
+def users_table(result: SimulationResult) -> Table:
+    """A row a user, then a row for all."""
+    table = Table(title="waits in seconds, by user", title_justify="left")
+    table.add_column("user")
+    for name in ("tasks", "mean", "p50", "p99", "max", "service", "share"):
+        table.add_column(name, justify="right")
+    for user, group in result.users.items():
+        table.add_row(escape(user), *_cells(group))
+    table.add_section()
+    table.add_row("all", *_cells(result.overall))
+    return table
+
+
+def checks_table(result: SimulationResult) -> Table:
+    """A row a check."""
+    table = Table(title="checks", title_justify="left")
+    table.add_column("check")
+    table.add_column("measured", justify="right")
+    table.add_column("limit", justify="right")
+    table.add_column("")
+    for check in result.checks:
+        mark = "[green]pass[/]" if check.passed else "[bold red]FAIL[/]"
+        table.add_row(escape(check.name), number(check.value), number(check.limit), mark)
+    return table
+
+
+def verdict(result: SimulationResult) -> str:
+    """The last line."""
+    word = "[bold green]pass[/]" if result.passed else "[bold red]fail[/]"
+    jain = f", Jain's index {result.jain:.3f}" if result.jain is not None else ""
+    return (
+        f"{word}: {result.jobs:,} jobs in {result.virtual_seconds:,.1f} virtual seconds "
+        f"({result.wall_seconds:.2f} s){jain}\ntrace sha256 {result.trace_sha256}"
+    )
+
+
+def number(value: float | None) -> str:
+    """A measured number, or a dash if there was nothing to measure.
+
+    >>> number(1234.5), number(None), number(3)
+    ('1,234', '-', '3')
+    """
+    if value is None:
+        return "-"
+    return f"{value:,.2f}" if isinstance(value, float) and abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _cells(group: GroupMetrics) -> list[str]:
+    share = "-" if group.share is None else f"{group.share:.1%}"
+    waits = (group.wait_seconds_mean, group.wait_seconds_p50, group.wait_seconds_p99, group.wait_seconds_max)
+    return [number(group.completed), *map(number, waits), number(group.service_seconds), share]
