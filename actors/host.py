@@ -104,7 +104,7 @@ class Host:
         self._passive: OrderedDict[Address, None] = OrderedDict()
         self._crashes: dict[Address, deque[float]] = {}
         self._timers: dict[Address, float] = {}
-        self._timer_heap: list[tuple[float, int, Address | Envelope]] = []
+        self._timer_heap: list[tuple[float, Address, int, Address | Envelope]] = []
         self._timer_count = 0
         self._post, self._receive = trio.open_memory_channel[Envelope](limits.mailbox_max)
 
@@ -153,7 +153,7 @@ class Host:
         """When the next timer is due, or NEVER."""
         heap = self._timer_heap
         while heap:
-            at, _, target = heap[0]
+            at, _, _, target = heap[0]
             if not isinstance(target, str) or self._timers.get(target) == at:
                 return at
             heappop(heap)
@@ -163,7 +163,7 @@ class Host:
         """Let the first timer that is due by `now` take effect. The mailbox must be empty."""
         if self.next_timer() > self.now:
             return
-        _, _, target = heappop(self._timer_heap)
+        _, _, _, target = heappop(self._timer_heap)
         if not isinstance(target, str):
             self._deliver(target)
         else:
@@ -188,7 +188,7 @@ class Host:
     def _deliver_through_gate(self, gate: Gate, envelope: Envelope) -> None:
         for delay_seconds, substitute in gate.envelopes(envelope, self.now):
             if delay_seconds > 0:
-                self._push_timer(self.now + delay_seconds, substitute)
+                self._push_timer(self.now + delay_seconds, substitute[1], substitute)
             else:
                 self._deliver(substitute)
 
@@ -293,8 +293,9 @@ class Host:
             self._timers.pop(address, None)
         elif self._timers.get(address) != at:
             self._timers[address] = at
-            self._push_timer(at, address)
+            self._push_timer(at, address, address)
 
-    def _push_timer(self, at: float, target: Address | Envelope) -> None:
+    def _push_timer(self, at: float, address: Address, target: Address | Envelope) -> None:
+        """Ties are broken by address, so that a restart, which sets its timers anew, changes no order."""
         self._timer_count += 1
-        heappush(self._timer_heap, (at, self._timer_count, target))
+        heappush(self._timer_heap, (at, address, self._timer_count, target))

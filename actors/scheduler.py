@@ -56,8 +56,6 @@ class _User:
 
     counts: dict[str, int] = attrs.Factory(dict)
     heads: dict[str, Head] = attrs.Factory(dict)
-    eligible: bool = False
-    """Whether any pool's index holds the user."""
 
 
 @attrs.frozen
@@ -101,8 +99,6 @@ class Scheduler:
         self._notes["epoch"] = self._epoch
         if self._epoch > 1:
             shards = [shard_address(user) for user in self._table.live_users()]
-            if self._open is not None and (asked := shard_address(self._open.user)) not in shards:
-                shards.append(asked)
             for address in [*shards, *self._used]:
                 self._ask(address, effects)
         return effects.keep(self._notes)
@@ -112,7 +108,10 @@ class Scheduler:
         if handler is None:
             raise TypeError(f"scheduler cannot handle {message!r}")
         effects = Effects()
+        resyncing = bool(self._awaited)
         handler(self, message, effects)
+        if resyncing and not self._awaited:
+            self._reindex_all()
         self._decide(effects)
         return effects.keep(self._notes)
 
@@ -120,10 +119,8 @@ class Scheduler:
 
     def _ready(self, message: Ready, effects: Effects) -> None:
         address = shard_address(message.user)
-        if self._awaited and message.epoch == self._epoch and address in self._awaited:
+        if message.epoch == self._epoch:
             self._awaited.discard(address)
-            if self._open is not None and self._open.user == message.user:
-                self._give_up_grant(effects)
         self._take_counts(message)
 
     def _granted(self, message: Granted, effects: Effects) -> None:
@@ -156,9 +153,8 @@ class Scheduler:
 
     def _became_idle(self, message: Idle, effects: Effects) -> None:
         worker = message.worker_id
-        if message.epoch != self._epoch:
-            return
-        self._awaited.discard(worker)
+        if message.epoch == self._epoch:
+            self._awaited.discard(worker)
         if worker not in self._used:
             self._set_used(worker, message.grant, "")
         if message.grant != self._used[worker][0] or worker in self._idle:
@@ -225,17 +221,6 @@ class Scheduler:
         """Nothing was sent to the grant's worker: have it say again that it is idle."""
         effects.send(grant.worker_id, Resync(self._epoch))
 
-    def _give_up_grant(self, effects: Effects) -> None:
-        """The shard answered the resync but not the open grant, so its answer was lost in the crash.
-
-        Whether a run went out is unknown; the worker is told to expect none, and the lease covers the task if one did.
-        """
-        assert self._open is not None
-        lost = self._close(self._open.number)
-        assert lost is not None
-        self._set_used(lost.worker_id, lost.number, "")
-        effects.send(lost.worker_id, Resync(self._epoch, void=lost.number))
-
     def _take_counts(self, ready: Ready) -> None:
         user = self._users.get(ready.user)
         if user is None:
@@ -252,10 +237,14 @@ class Scheduler:
 
     def _reindex(self, name: str, user: _User) -> None:
         """Put the user into the index of every pool it has work for, with its current key, and out of the others."""
+        if self._awaited:
+            # Until all have answered nobody knows who is eligible; who was must not lose its place by looking idle.
+            return
         wanted = [pool for pool in self._pools.values() if not pool.kinds.isdisjoint(user.counts)]
-        if wanted and not user.eligible:
+        if wanted:
             self._account.activate(name, self._settings.weight(name))
-        user.eligible = bool(wanted)
+        else:
+            self._account.deactivate(name)
         for pool in wanted:
             pool.index.put(name, [head for kind, head in user.heads.items() if kind in pool.kinds])
         if len(wanted) < len(self._pools):
@@ -264,6 +253,10 @@ class Scheduler:
                     pool.index.discard(name)
         if not user.counts:
             self._users.pop(name, None)
+
+    def _reindex_all(self) -> None:
+        for name, user in list(self._users.items()):
+            self._reindex(name, user)
 
     def _forget(self, name: str) -> None:
         if (user := self._users.get(name)) is not None:
@@ -277,8 +270,7 @@ class Scheduler:
             pool = _Pool(kinds, self._account.index())
             self._pools[kinds] = pool
             self._pools = dict(sorted(self._pools.items(), key=lambda item: sorted(item[0])))
-            for name, user in list(self._users.items()):
-                self._reindex(name, user)
+            self._reindex_all()
         return pool
 
     def _make_idle(self, worker: Address, pool: _Pool) -> None:

@@ -61,7 +61,7 @@ from actors.trace import (
 
 __all__ = ["Shard"]
 
-_FACTS = (Settled, Readmitted)
+_FACTS = (Settled, Readmitted, Granted, Declined)
 """Messages that must arrive: sent again if their receiver crashed on them."""
 
 
@@ -208,15 +208,22 @@ class Shard:
         effects.send(SCHEDULER, Granted(grant.number, task.id, task.cost, self._ready()))
 
     def _choose(self, kinds: frozenset[str]) -> Lane | None:
-        """The lane whose head is next: the critical one, unless its burst is spent while others wait."""
+        """The lane whose head is next: the critical one, unless its burst is spent while others wait.
+
+        The burst counts critical tasks that went before another this worker could have had, and ends when another
+        starts or none waits for anybody. A worker that has no other to choose from neither adds to it nor ends it.
+        """
         critical = self._best(self._critical, kinds)
         ordinary = self._best(self._ordinary, kinds)
         burst_max = self._settings.critical_burst
         burst: int = self._notes.get("burst", 0)
-        if critical is None or (ordinary is not None and burst_max is not None and burst >= burst_max):
+        if ordinary is not None and (critical is None or (burst_max is not None and burst >= burst_max)):
             self._set_burst(burst, 0)
             return ordinary
-        self._set_burst(burst, burst + 1 if ordinary is not None else 0)
+        if ordinary is not None:
+            self._set_burst(burst, burst + 1)
+        elif not any(self._ordinary.values()):
+            self._set_burst(burst, 0)
         return critical
 
     def _best(self, lanes: dict[str, Lane], kinds: frozenset[str]) -> Lane | None:
@@ -228,8 +235,10 @@ class Shard:
         return best
 
     def _set_burst(self, before: int, burst: int) -> None:
-        if burst != before:
+        if burst:
             self._notes["burst"] = burst
+        elif before:
+            del self._notes["burst"]
 
     # What comes back
 
@@ -238,26 +247,27 @@ class Shard:
         if task is None:
             return
         if message.outcome == "completed":
-            self._complete(task, message.result, now, effects)
+            self._complete(task, message, now, effects)
         elif message.outcome == "released":
             back = moves.release(task, now)
             self._put_back(back, now, effects)
             used = self._settle(task, "released", now, effects, ended=False)
-            effects.events.append(Released(now, task.identity, task.token, _worker(task), used))
+            effects.events.append(Released(now, task.identity, message.token, message.worker_id, used))
         else:
             self._failed_execution(task, message, now, draw, effects)
 
-    def _complete(self, task: Task, result: Any, now: float, effects: Effects) -> None:
-        self._write(moves.complete(task, result, now), effects)
+    def _complete(self, task: Task, report: Finished, now: float, effects: Effects) -> None:
+        self._write(moves.complete(task, report.result, now), effects)
         used = self._settle(task, "completed", now, effects, ended=True)
-        effects.events.append(Completed(now, task.identity, task.token, _worker(task), used))
+        # The reporter's own token, here and below: a trace that quoted the task's could not show a report let through.
+        effects.events.append(Completed(now, task.identity, report.token, report.worker_id, used))
 
     def _failed_execution(self, task: Task, report: Finished, now: float, draw: Draw, effects: Effects) -> None:
         error = report.error or report.outcome
         if report.outcome == "crashed" and _crashes(task) + 1 >= self._settings.poison_after:
-            self._dead_letter(task, Cause.POISONED, "crashed", error, now, effects)
+            self._dead_letter(task, report.token, Cause.POISONED, "crashed", error, now, effects)
         elif report.give_up or task.attempts > task.max_retries or not task.retry.retries(report.error_types):
-            self._dead_letter(task, Cause.FAILED, report.outcome, error, now, effects)
+            self._dead_letter(task, report.token, Cause.FAILED, report.outcome, error, now, effects)
         else:
             delay = report.retry_after_seconds
             if delay is None:
@@ -265,15 +275,15 @@ class Shard:
             back = moves.retry(task, report.outcome, error, now + delay, now)
             self._put_back(back, now, effects)
             used = self._settle(task, report.outcome, now, effects, ended=False)
-            event = Retried(now, task.identity, task.token, _worker(task), used, report.outcome, error, now + delay)
-            effects.events.append(event)
+            said = (report.outcome, error, now + delay)
+            effects.events.append(Retried(now, task.identity, report.token, report.worker_id, used, *said))
 
     def _beat(self, message: Beat, now: float, draw: Draw, effects: Effects) -> None:
         task = self._owned(message.task_id, message.token, None, now, effects)
         if task is not None:
             extended = moves.extend(task, self._settings.kind(task.kind).lease_seconds, now)
             self._write(extended, effects)
-            effects.events.append(Extended(now, task.identity, task.token, extended.lease_until or now))
+            effects.events.append(Extended(now, task.identity, message.token, extended.lease_until or now))
 
     def _expire_lease(self, message: ExpireLease, now: float, draw: Draw, effects: Effects) -> None:
         task = self._current(message.task_id)
@@ -285,7 +295,7 @@ class Shard:
             return
         error = f"{task.worker_id} was silent for {self._settings.kind(task.kind).lease_seconds:g} s"
         if task.attempts > task.max_retries:
-            self._dead_letter(task, Cause.FAILED, "recovered", error, now, effects)
+            self._dead_letter(task, message.token, Cause.FAILED, "recovered", error, now, effects)
             return
         back = moves.recover(task, error, now)
         self._put_back(back, now, effects)
@@ -323,10 +333,12 @@ class Shard:
 
     # Shared by the above
 
-    def _dead_letter(self, task: Task, cause: Cause, outcome: str, error: str, now: float, effects: Effects) -> None:
+    def _dead_letter(
+        self, task: Task, token: int, cause: Cause, outcome: str, error: str, now: float, effects: Effects
+    ) -> None:
         self._write(moves.fail(task, cause, outcome, error, now), effects)
         used = self._settle(task, outcome, now, effects, ended=True)
-        effects.events.append(DeadLettered(now, task.identity, task.token, task.worker_id, used, cause, outcome, error))
+        effects.events.append(DeadLettered(now, task.identity, token, task.worker_id, used, cause, outcome, error))
 
     def _put_back(self, task: Task, now: float, effects: Effects) -> None:
         self._write(task, effects)

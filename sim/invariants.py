@@ -115,7 +115,10 @@ class Ledger:
         self._settings = settings
         self._table = table
         self._workers = workers
-        self._busy: set[str] = set()
+        self._busy: dict[str, str] = {}
+        """Each busy worker, and what it runs."""
+        self._silent: set[str] = set()
+        """Workers whose task was recovered: free or not, nobody knows until they speak or are given another."""
         self._ready = 0
         self._running = 0
         self._ended = 0
@@ -139,8 +142,8 @@ class Ledger:
     def on_quiet(self, now: float) -> None:
         if self._delayed:
             self._mature(now)
-        if self._ready and len(self._busy) < self._workers:
-            idle = self._workers - len(self._busy)
+        idle = self._workers - len(self._busy) - len(self._silent)
+        if self._ready and idle > 0:
             self._broken(WORK_CONSERVATION, now, f"{idle} workers idle beside {self._ready} ready tasks")
         counts = self._table.counts
         waiting = len(self.entries) - self._running - self._ended
@@ -186,15 +189,14 @@ class Ledger:
             self._broken(FENCING, event.at, f"{event.task} was claimed with token {event.token} after {entry.token}")
         if entry.run_after is not None and entry.run_after > event.at:
             self._broken(PICK, event.at, f"{event.task} was started before {entry.run_after}")
-        if event.worker in self._busy:
-            self._broken(FENCING, event.at, f"{event.worker} was given {event.task} while busy")
         shard = self.shards[entry.user]
         self._check_pick(event, entry, shard)
         entry.state, entry.token, entry.started = "running", event.token, True
         entry.executions += 1
         if entry.executions > 1 + entry.max_retries:
             self._broken(EXECUTIONS, event.at, f"{event.task} ran {entry.executions} times of {1 + entry.max_retries}")
-        self._busy.add(event.worker)
+        self._busy[event.worker] = event.task
+        self._silent.discard(event.worker)
         self._running += 1
         self._leave(entry)
 
@@ -231,10 +233,10 @@ class Ledger:
             self._wait(entry, event.run_after, event.at)
 
     def _recovered(self, event: Recovered, entry: Entry) -> None:
-        # The worker stays busy: silent or slow, it is not idle until it says so.
         if entry.state != "running" or event.token <= entry.token:
             self._broken(FENCING, event.at, f"{event.task} was recovered with token {event.token} after {entry.token}")
             return
+        self._fall_silent(event)
         self._running -= 1
         entry.troubled = True
         entry.token = event.token
@@ -251,6 +253,7 @@ class Ledger:
             self._broken(_unless_ended(entry), event.at, f"{event.task} was requeued while {entry.state}")
             return
         if entry.state == "running":
+            self._fall_silent(event)
             self._running -= 1
         else:
             self._ended -= 1
@@ -263,6 +266,7 @@ class Ledger:
             self._end_waiting(event, entry, "failed")
         elif event.outcome == "recovered":
             if self._check_owner(event, entry):
+                self._fall_silent(event)
                 self._running -= 1
                 self._end(entry, "failed")
         elif self._stop(event, entry):
@@ -275,7 +279,7 @@ class Ledger:
         if entry.state == "running" and event.token == entry.token:
             self._broken(OLD_TOKENS, event.at, f"{event.task}: the owner's own report was refused")
         if event.worker is not None:
-            self._busy.discard(event.worker)
+            self._silent.discard(event.worker)
 
     # Shared by the above
 
@@ -290,9 +294,15 @@ class Ledger:
         """The owner is done with it, and its worker free."""
         if not self._check_owner(event, entry):
             return False
-        self._busy.discard(event.worker)
+        if self._busy.get(event.worker) == event.task:
+            del self._busy[event.worker]
         self._running -= 1
         return True
+
+    def _fall_silent(self, event: Any) -> None:
+        if self._busy.get(event.worker) == event.task:
+            del self._busy[event.worker]
+            self._silent.add(event.worker)
 
     def _end(self, entry: Entry, state: str) -> None:
         entry.state = state

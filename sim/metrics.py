@@ -140,7 +140,7 @@ class Metrics:
                 together += 1
             elif value == _END:
                 together -= 1
-            elif together == len(named):
+            elif together == len(named) and user in dispatched:
                 dispatched[user] += value
         return jain_index([cost / self._weights[self._names[user]] for user, cost in dispatched.items()])
 

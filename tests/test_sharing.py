@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from actors import SHARING, Fifo, InvalidConfig, Notes, RoundRobin, SharingPolicy, WeightedFair
 from actors.messages import Head
-from actors.policies.sharing import FairAccount
+from actors.policies.sharing import FairAccount, _Standing
 
 USERS = ("alice", "bob", "carol")
 
@@ -109,8 +109,14 @@ def test_an_idle_user_banks_no_credit() -> None:
     assert broken_bound(WeightedFair()) <= 1
 
 
+def banking_activate(self: FairAccount, user: str, weight: float) -> None:
+    if user not in self._standings:
+        self._standings[user] = _Standing(0.0)
+    self._standings[user].active = True
+
+
 def test_the_bound_fails_where_credit_is_banked_while_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FairAccount, "activate", lambda self, user, weight: self._tags.setdefault(user, 0.0))
+    monkeypatch.setattr(FairAccount, "activate", banking_activate)
     assert broken_bound(WeightedFair()) > 5
 
 

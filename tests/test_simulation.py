@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors import ORDERING, InvalidConfig, Priority, Status
+from actors import ORDERING, SHARING, InvalidConfig, Priority, Status
 from actors.messages import Beat, Finished, Run, shard_address
 from actors.shard import Shard
 from actors.trace import Admitted, Event, Header, Recovered, Started, read_trace
@@ -82,30 +82,33 @@ def test_every_invariant_holds_and_every_admitted_task_ends(scenario: Scenario, 
 
 
 class Restarts:
-    """Rebuilds an actor before every n-th message, through the host's seam for faults."""
+    """Rebuilds an actor before the messages with these numbers, through the host's seam for faults."""
 
-    def __init__(self, every: int, roles: tuple[str, ...]) -> None:
-        self.every, self.roles, self.seen = every, roles, 0
+    def __init__(self, before: dict[int, int], roles: tuple[str, ...]) -> None:
+        self.before, self.roles, self.seen = before, roles, 0
         self.simulation: Any = None
 
     def envelopes(self, envelope: Any, now: float) -> list[Any]:
         self.seen += 1
-        if self.seen % self.every == 0:
+        if (which := self.before.get(self.seen)) is not None:
             host = self.simulation.host
             known = [address for address in host.addresses() if address.partition("/")[0] in self.roles]
-            host.restart(known[self.seen // self.every % len(known)])
+            host.restart(known[which % len(known)])
         return [(0.0, envelope)]
 
     def timer(self, address: str, at: float, now: float) -> float:
         return at
 
 
-@given(scenarios(), policies, st.integers(2, 40))
+restarts = st.dictionaries(st.integers(1, 300), st.integers(0, 9), max_size=30)
+
+
+@given(scenarios(), policies, restarts)
 def test_a_restart_of_shard_scheduler_queue_or_supervisor_between_any_two_messages_loses_nothing(
-    scenario: Scenario, names: tuple[str, str], every: int
+    scenario: Scenario, names: tuple[str, str], before: dict[int, int]
 ) -> None:
-    runtime = attrs.evolve(scenario.runtime, ordering=ORDERING.make(names[1]))
-    gate = Restarts(every, ("scheduler", "shard", "queue", "supervisor"))
+    runtime = attrs.evolve(scenario.runtime, sharing=SHARING.make(names[0]), ordering=ORDERING.make(names[1]))
+    gate = Restarts(before, ("scheduler", "shard", "queue", "supervisor"))
     gate.simulation = Simulation(attrs.evolve(scenario, runtime=runtime), gate=gate)
     gate.simulation.run()
     result = gate.simulation.result()
@@ -155,13 +158,13 @@ class Unreliable:
             return []
         if action == "repeat":
             return [(0.0, envelope), (0.0, envelope), (50.0, envelope)]
-        return [(30.0 if action == "delay" else 0.0, envelope)]
+        return [({"deliver": 0.0, "late": 6.0, "delay": 30.0}[action], envelope)]
 
     def timer(self, address: str, at: float, now: float) -> float:
         return at
 
 
-faults = st.lists(st.sampled_from(["deliver", "drop", "repeat", "delay"]), max_size=60)
+faults = st.lists(st.sampled_from(["deliver", "drop", "repeat", "late", "delay"]), max_size=60)
 
 
 @given(scenarios(), faults)
@@ -171,10 +174,7 @@ def test_lost_late_and_repeated_messages_lose_no_task_and_never_give_two_outcome
     simulation = Simulation(scenario, gate=Unreliable(script))
     simulation.run()
     result = simulation.result()
-    broken = {violation.invariant for violation in result.violations}
-    # A worker whose report was lost counts as busy for the ledger although it is free: only fencing's view of workers
-    # and work conservation can suffer from that, nothing about tasks.
-    assert not [v for v in result.violations if "while busy" not in v.said], broken
+    assert result.passed, result.violations
     assert all(task.status.terminal for task in result.table)
 
 
@@ -323,8 +323,11 @@ def test_a_planted_bug_is_found_by_the_invariant_it_breaks(bug: str, monkeypatch
     kind = Kind(name="work", service=Fixed(seconds=5.0), lease_seconds=9.0)
     user = User(name="alice", arrivals=(FixedRate(kind="work", per_second=1.0),))
     scenario = Scenario(name="planted", duration_seconds=30.0, kinds=(kind,), users=(user,), runtime=Runtime(workers=2))
-    gate = Unreliable(["deliver", "deliver", "delay", "delay", "delay", "delay"])
-    simulation = Simulation(scenario, gate=gate if bug == "fencing off" else None)
+    if bug == "fencing off":
+        # The beat is lost and the report comes when the task, recovered after 9 s, runs for the second time.
+        simulation = Simulation(one_task(), gate=Unreliable(["deliver", "drop", "late"]))
+    else:
+        simulation = Simulation(scenario)
     simulation.run()
     assert invariant in {violation.invariant for violation in simulation.result().violations}
 

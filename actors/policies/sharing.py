@@ -49,13 +49,16 @@ class Account(Protocol):
     """What each user has been charged."""
 
     def activate(self, user: str, weight: float) -> None:
-        """The user had no eligible work and now has some."""
+        """The user has eligible work; nothing changes if it had some before."""
+
+    def deactivate(self, user: str) -> None:
+        """The user has no eligible work; nothing changes if it had none before."""
 
     def charge(self, user: str, weight: float, cost: float) -> None:
         """The user was picked and this much work was dispatched."""
 
     def correct(self, user: str, weight: float, difference: float) -> None:
-        """Work used this many seconds more than it was charged; fewer if negative."""
+        """Charged work ended and used this many seconds more than the charge; fewer if negative. Once a charge."""
 
     def index(self) -> Index:
         """A new, empty index over this account."""
@@ -143,38 +146,95 @@ class WeightedFair:
         return FairAccount(notes)
 
 
+@attrs.define
+class _Standing:
+    """How one user stands with the account."""
+
+    tag: float
+    active: bool = False
+    running: int = 0
+    """Charges that are not settled yet."""
+
+
 class FairAccount:
-    """A start tag per user and one virtual time, which never goes back."""
+    """A start tag per user and one virtual time, which never goes back.
+
+    A user that is idle, owes nothing and has nothing running is forgotten: it would start at the virtual time anyway.
+    """
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._tags: dict[str, float] = notes.under("tag/")
         self._virtual: float = notes.get("virtual", 0.0)
+        self._standings = {user: _Standing(*saved) for user, saved in notes.under("standing/").items()}
+        self._idle = [(standing.tag, user) for user, standing in self._standings.items() if not standing.active]
+        """A heap of tags that idle users had: each is looked at once when virtual time has passed it."""
+        heapify(self._idle)
 
     def activate(self, user: str, weight: float) -> None:
-        if self._tags.get(user, 0.0) < self._virtual or user not in self._tags:
-            self._set_tag(user, self._virtual)
+        standing = self._standing(user)
+        if not standing.active:
+            standing.active = True
+            standing.tag = max(standing.tag, self._virtual)
+            self._note(user, standing)
+
+    def deactivate(self, user: str) -> None:
+        standing = self._standings.get(user)
+        if standing is not None and standing.active:
+            standing.active = False
+            self._rest(user, standing)
 
     def charge(self, user: str, weight: float, cost: float) -> None:
-        tag = self._tags[user]
-        if tag > self._virtual:
-            self._virtual = tag
-            self._notes["virtual"] = tag
-        self._set_tag(user, tag + cost / weight)
+        standing = self._standing(user)
+        if standing.active and standing.tag > self._virtual:
+            self._virtual = standing.tag
+            self._notes["virtual"] = self._virtual
+        standing.tag += cost / weight
+        standing.running += 1
+        self._note(user, standing)
+        self._forget_passed()
 
     def correct(self, user: str, weight: float, difference: float) -> None:
-        if difference and user in self._tags:
-            self._set_tag(user, self._tags[user] + difference / weight)
+        standing = self._standing(user)
+        standing.tag += difference / weight
+        standing.running -= 1
+        if standing.active:
+            self._note(user, standing)
+        else:
+            self._rest(user, standing)
 
     def index(self) -> KeyIndex:
         return KeyIndex(self)
 
     def key(self, user: str, heads: Sequence[Head]) -> float:
-        return self._tags[user]
+        return self._standings[user].tag
 
-    def _set_tag(self, user: str, tag: float) -> None:
-        self._tags[user] = tag
-        self._notes["tag/" + user] = tag
+    def _standing(self, user: str) -> _Standing:
+        standing = self._standings.get(user)
+        if standing is None:
+            standing = self._standings[user] = _Standing(self._virtual)
+        return standing
+
+    def _rest(self, user: str, standing: _Standing) -> None:
+        """Keep an idle user for as long as its tag or something it runs may still matter."""
+        if standing.running or standing.tag > self._virtual:
+            self._note(user, standing)
+            heappush(self._idle, (standing.tag, user))
+        else:
+            self._forget(user)
+
+    def _forget_passed(self) -> None:
+        while self._idle and self._idle[0][0] <= self._virtual:
+            _, user = heappop(self._idle)
+            standing = self._standings.get(user)
+            if standing is not None and not (standing.active or standing.running or standing.tag > self._virtual):
+                self._forget(user)
+
+    def _forget(self, user: str) -> None:
+        del self._standings[user]
+        del self._notes["standing/" + user]
+
+    def _note(self, user: str, standing: _Standing) -> None:
+        self._notes["standing/" + user] = (standing.tag, standing.active, standing.running)
 
 
 @attrs.frozen
@@ -197,7 +257,7 @@ class RoundRobin:
 
 
 class TurnAccount:
-    """A turn number per user: smaller goes first, and each new turn is the largest so far."""
+    """A turn number per active user: smaller goes first, and each new turn is the largest so far."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -205,10 +265,16 @@ class TurnAccount:
         self._last: int = notes.get("last_turn", 0)
 
     def activate(self, user: str, weight: float) -> None:
-        self._to_the_end(user)
+        if user not in self._turns:
+            self._to_the_end(user)
+
+    def deactivate(self, user: str) -> None:
+        if self._turns.pop(user, None) is not None:
+            del self._notes["turn/" + user]
 
     def charge(self, user: str, weight: float, cost: float) -> None:
-        self._to_the_end(user)
+        if user in self._turns:
+            self._to_the_end(user)
 
     def correct(self, user: str, weight: float, difference: float) -> None:
         """Turns are counted, not weighed."""
@@ -248,6 +314,9 @@ class ArrivalAccount:
     """Charges nothing: the oldest task next in turn decides."""
 
     def activate(self, user: str, weight: float) -> None:
+        """Arrival order needs no memory."""
+
+    def deactivate(self, user: str) -> None:
         """Arrival order needs no memory."""
 
     def charge(self, user: str, weight: float, cost: float) -> None:
