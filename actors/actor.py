@@ -17,8 +17,6 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Protocol
 
-import attrs
-
 from actors.messages import Address
 from actors.table import Notes, Record
 from actors.trace import Event
@@ -52,7 +50,6 @@ def keyed_draw(seed: int) -> Draw:
     return draw
 
 
-@attrs.define
 class Effects:
     """Everything that one message made a core want done.
 
@@ -62,16 +59,19 @@ class Effects:
     [('queue', 'hello')]
     """
 
-    sends: list[tuple[Address, Any]] = attrs.Factory(list)
-    """Messages to post now."""
-    held: list[tuple[Address, Any]] = attrs.Factory(list)
-    """Messages to post once the records are safe."""
-    records: list[Record] = attrs.Factory(list)
-    """What the table must hold from now on."""
-    events: list[Event] = attrs.Factory(list)
-    """What happened."""
-    timer: float | None = None
-    """When to be woken: a time, NEVER, or None to leave the timer as it is."""
+    __slots__ = ("events", "held", "records", "sends", "timer")
+
+    def __init__(self) -> None:
+        self.sends: list[tuple[Address, Any]] = []
+        """Messages to post now."""
+        self.held: list[tuple[Address, Any]] = []
+        """Messages to post once the records are safe."""
+        self.records: list[Record] = []
+        """What the table must hold from now on."""
+        self.events: list[Event] = []
+        """What happened."""
+        self.timer: float | None = None
+        """When to be woken: a time, NEVER, or None to leave the timer as it is."""
 
     def send(self, receiver: Address, message: Any) -> None:
         """Post this now."""

@@ -3,11 +3,14 @@
 Orders are imperative (`Enqueue`, `Grant`, `Run`); facts are past tense or states (`Finished`, `Idle`, `Ready`). Nobody
 ever waits for an answer: an answer is a message like any other. What describes a state carries the whole of it (a count,
 not a difference), so the latest message from a sender is always right and a repeated one does no harm.
+
+Messages are msgspec structs for the reason tasks are: a dozen are made for each task, at 0.1 µs each against 0.8 µs for a
+frozen attrs class. The collector looks only at those that carry an exception, which alone could be part of a cycle.
 """
 
 from typing import Any, Literal
 
-import attrs
+import msgspec
 
 from actors.retry import RetryPolicy
 from actors.task import Priority, Task
@@ -80,16 +83,18 @@ def worker_address(number: int) -> Address:
     return f"{WORKER}/{number}"
 
 
+class _Message(msgspec.Struct, frozen=True):
+    pass
+
+
 # To any actor, from its host
 
 
-@attrs.frozen
-class Wake:
+class Wake(_Message, frozen=True, gc=False):
     """The time that the actor asked to be woken at has come."""
 
 
-@attrs.frozen
-class Failed:
+class Failed(_Message, frozen=True):
     """Your message could not be handled: its receiver crashed on it or does not exist. It changed nothing."""
 
     receiver: Address
@@ -100,8 +105,7 @@ class Failed:
 # To the queue
 
 
-@attrs.frozen(kw_only=True)
-class Submit:
+class Submit(_Message, frozen=True, gc=False, kw_only=True):
     """Admit this task, or refuse it; either way `reply_to` hears of it."""
 
     id: str
@@ -118,8 +122,7 @@ class Submit:
     reply_to: Address | None = None
 
 
-@attrs.frozen
-class Settled:
+class Settled(_Message, frozen=True, gc=False):
     """A task's execution, or the task itself, has ended: free what it held. Also to the scheduler."""
 
     user: str
@@ -135,8 +138,7 @@ class Settled:
     """Whether the task is terminal, so that its place at the door is free."""
 
 
-@attrs.frozen
-class Readmitted:
+class Readmitted(_Message, frozen=True, gc=False):
     """An operator put an ended task back: it counts as admitted again."""
 
     task_id: str
@@ -145,16 +147,14 @@ class Readmitted:
 # To a shard
 
 
-@attrs.frozen
-class Enqueue:
+class Enqueue(_Message, frozen=True, gc=False):
     """Take this admitted task; tell `reply_to` once it is safe."""
 
     task: Task
     reply_to: Address | None
 
 
-@attrs.frozen
-class Grant:
+class Grant(_Message, frozen=True, gc=False):
     """It is your user's turn: give this worker your best task of these kinds, or decline."""
 
     number: int
@@ -163,8 +163,7 @@ class Grant:
     kinds: frozenset[str]
 
 
-@attrs.frozen(kw_only=True)
-class Finished:
+class Finished(_Message, frozen=True, gc=False, kw_only=True):
     """The worker is done with an execution. Counts only under the task's current token."""
 
     task_id: str
@@ -181,32 +180,28 @@ class Finished:
     """The handler said that another try is no use."""
 
 
-@attrs.frozen
-class Beat:
+class Beat(_Message, frozen=True, gc=False):
     """The worker is alive and at it."""
 
     task_id: str
     token: int
 
 
-@attrs.frozen
-class ExpireLease:
+class ExpireLease(_Message, frozen=True, gc=False):
     """This lease has run out, unless a beat came since."""
 
     task_id: str
     token: int
 
 
-@attrs.frozen
-class Cancel:
+class Cancel(_Message, frozen=True, gc=False):
     """Cancel this task if it has not started."""
 
     task_id: str
     reply_to: Address | None = None
 
 
-@attrs.frozen
-class Requeue:
+class Requeue(_Message, frozen=True, gc=False):
     """Put this failed or running task back, with all its retries if asked."""
 
     task_id: str
@@ -214,8 +209,7 @@ class Requeue:
     reply_to: Address | None = None
 
 
-@attrs.frozen
-class Resync:
+class Resync(_Message, frozen=True, gc=False):
     """The scheduler began anew: say how things stand with you. Also to workers."""
 
     epoch: int
@@ -226,8 +220,7 @@ class Resync:
 # To the scheduler
 
 
-@attrs.frozen
-class Head:
+class Head(_Message, frozen=True, gc=False):
     """What a sharing policy may see of the task that a shard would start next."""
 
     level: int
@@ -236,8 +229,7 @@ class Head:
     cost: float
 
 
-@attrs.frozen
-class Ready:
+class Ready(_Message, frozen=True, gc=False):
     """How many tasks of each kind a shard could start now."""
 
     user: str
@@ -248,8 +240,7 @@ class Ready:
     epoch: int
 
 
-@attrs.frozen
-class Granted:
+class Granted(_Message, frozen=True, gc=False):
     """A grant was used: this much is charged."""
 
     number: int
@@ -259,8 +250,7 @@ class Granted:
     """What the shard has left."""
 
 
-@attrs.frozen
-class Declined:
+class Declined(_Message, frozen=True, gc=False):
     """A grant found nothing to start."""
 
     number: int
@@ -268,8 +258,7 @@ class Declined:
     """What the shard really has."""
 
 
-@attrs.frozen
-class Idle:
+class Idle(_Message, frozen=True, gc=False):
     """A worker can take a task of any of these kinds."""
 
     worker_id: Address
@@ -279,8 +268,7 @@ class Idle:
     """The last grant it heard of, so that an answer which crossed a newer run is known as stale."""
 
 
-@attrs.frozen
-class Busy:
+class Busy(_Message, frozen=True, gc=False):
     """A worker, asked by a resync, is at work; it will be idle in time."""
 
     worker_id: Address
@@ -291,8 +279,7 @@ class Busy:
 # To a worker
 
 
-@attrs.frozen
-class Run:
+class Run(_Message, frozen=True, gc=False):
     """Execute this task under this token; beat well within the lease."""
 
     task_id: str
@@ -308,8 +295,7 @@ class Run:
 # To the supervisor
 
 
-@attrs.frozen
-class Leased:
+class Leased(_Message, frozen=True, gc=False):
     """A task is owned until then, unless its worker beats."""
 
     task_id: str
@@ -320,8 +306,7 @@ class Leased:
 # To whoever submitted
 
 
-@attrs.frozen
-class Accepted:
+class Accepted(_Message, frozen=True, gc=False):
     """Your task is in. With a durable store: and safe."""
 
     submitted_id: str
@@ -329,16 +314,14 @@ class Accepted:
     """Another id than the submitted one when the idempotency key was known already."""
 
 
-@attrs.frozen
-class Refused:
+class Refused(_Message, frozen=True):
     """Your task was not admitted, and why."""
 
     submitted_id: str
     error: Exception
 
 
-@attrs.frozen
-class Answered:
+class Answered(_Message, frozen=True):
     """What became of your cancel or requeue: no error means done."""
 
     task_id: str

@@ -255,7 +255,8 @@ class Scheduler:
             self._users.pop(name, None)
 
     def _reindex_all(self) -> None:
-        for name, user in list(self._users.items()):
+        # By name, because the order of the table of users is another one after a restart.
+        for name, user in sorted(self._users.items(), key=lambda item: item[0]):
             self._reindex(name, user)
 
     def _forget(self, name: str) -> None:

@@ -167,5 +167,6 @@ class Table:
         if notes is None:
             notes = self._notes[noted.owner] = {}
         notes.update(noted.values)
-        for key in [key for key, value in noted.values.items() if value is None]:
-            del notes[key]
+        if None in noted.values.values():
+            for key in [key for key, value in noted.values.items() if value is None]:
+                del notes[key]
