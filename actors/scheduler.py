@@ -153,20 +153,19 @@ class Scheduler:
 
     def _became_idle(self, message: Idle, effects: Effects) -> None:
         worker = message.worker_id
+        pool = self._pool(message.kinds)
         if message.epoch == self._epoch:
             self._awaited.discard(worker)
         if worker not in self._used:
             self._set_used(worker, message.grant, "")
-        if message.grant != self._used[worker][0] or worker in self._idle:
-            return
-        if self._open is not None and self._open.worker_id == worker:
-            return
-        self._make_idle(worker, self._pool(message.kinds))
+        granted = self._open is not None and self._open.worker_id == worker
+        if message.grant == self._used[worker][0] and worker not in self._idle and not granted:
+            self._make_idle(worker, pool)
 
     def _busy(self, message: Busy, effects: Effects) -> None:
+        self._pool(message.kinds)
         if message.epoch == self._epoch:
             self._awaited.discard(message.worker_id)
-            self._pool(message.kinds)
 
     def _told_failed(self, failed: Failed, effects: Effects) -> None:
         match failed.message:
