@@ -67,8 +67,16 @@ class MailboxFull(EvenhandError):
     """
 
 
+class Livelock(EvenhandError):
+    """Actors kept sending each other messages and time could not move on.
+
+    >>> str(Livelock("1000000 messages at 3 s and no end"))
+    '1000000 messages at 3 s and no end'
+    """
+
+
 class ActorFailed(EvenhandError):
-    """An actor crashed more often than its restart intensity allows; the last crash is the cause.
+    """An actor crashed more often than its restart intensity allows, or on being rebuilt; the crash is the cause.
 
     >>> str(ActorFailed("shard/alice crashed 4 times in 5.0 s"))
     'shard/alice crashed 4 times in 5.0 s'

@@ -9,6 +9,7 @@ Two seams, both off by default: `gate` sees every envelope and timer before it t
 repeat it (faults), and `journal` is given each batch of records with the sends that must wait for it (durability).
 """
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
@@ -123,8 +124,13 @@ class Host:
         """Throw an actor's core away and build it anew from the table."""
         self._passive.pop(address, None)
         self._set_timer(address, NEVER)
-        if (core := self._built(address)) is not None:
-            self._begin(address, core)
+        try:
+            if (core := self._built(address)) is not None:
+                self._begin(address, core)
+        except MailboxFull:
+            raise
+        except Exception as error:
+            raise ActorFailed(f"{address} could not be rebuilt: {type(error).__name__}: {error}") from error
 
     def addresses(self) -> list[Address]:
         """Every actor now in memory, sorted."""
@@ -136,18 +142,20 @@ class Host:
         """Put a message into the mailbox."""
         self._put((sender, receiver, message))
 
-    def drain(self) -> None:
-        """Handle messages until none is under way."""
+    def drain(self, messages_max: int | None = None) -> bool:
+        """Handle messages until none is under way, and say so; False if there were more than `messages_max`."""
         receive = self._receive.receive_nowait
-        while True:
+        stop_at = math.inf if messages_max is None else self.delivered_count + messages_max
+        while self.delivered_count < stop_at:
             try:
                 envelope = receive()
             except trio.WouldBlock:
-                return
+                return True
             if self._gate is None:
                 self._deliver(envelope)
             else:
                 self._deliver_through_gate(self._gate, envelope)
+        return False
 
     def next_timer(self) -> float:
         """When the next timer is due, or NEVER."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from actors.errors import InvalidConfig
+from actors.errors import EvenhandError, InvalidConfig
 from sim.runner import SimulationResult, simulate
 from sim.scenario import load_scenario
 
@@ -30,10 +30,10 @@ def main(arguments: list[str] | None = None) -> None:
     except cyclopts.CycloptsError as error:
         print(f"evenhand: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
-    except InvalidConfig as error:
+    except EvenhandError as error:
         for line in str(error).splitlines():
             print(f"evenhand: {line}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(BAD_INPUT if isinstance(error, InvalidConfig) else FAILED)
     sys.exit(status if isinstance(status, int) else PASSED)
 
 
@@ -72,6 +72,8 @@ def run(
     trace
         Write every event to this file, as JSON Lines.
     """
+    # A user's own policy, `module:Class`, is looked for where the command is run, as `python -m` would.
+    sys.path.insert(0, "")
     scenario = load_scenario(file)
     if seed is not None and seed < 0:
         raise InvalidConfig(f"--seed must be a whole number >= 0, got {seed}")

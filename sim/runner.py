@@ -14,6 +14,7 @@ import attrs
 
 from actors.actor import NEVER, keyed_draw
 from actors.config import Settings
+from actors.errors import Livelock
 from actors.host import Gate, Host, Journal
 from actors.messages import QUEUE, SCHEDULER, SHARD, SUPERVISOR, Address, worker_address
 from actors.policies import ORDERING, SHARING
@@ -32,6 +33,9 @@ from sim.worker import SimulatedWorker
 from sim.workload import Source, source_address
 
 __all__ = ["CheckResult", "Simulation", "SimulationResult", "simulate"]
+
+MESSAGES_PER_INSTANT_MAX = 1_000_000
+"""Far more than any instant needs: sources submit at most a thousand tasks at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -122,7 +126,8 @@ class Simulation:
         """Drain, let the observers look, jump to the next timer; until there is none."""
         host = self.host
         while True:
-            host.drain()
+            if not host.drain(MESSAGES_PER_INSTANT_MAX):
+                raise Livelock(f"{MESSAGES_PER_INSTANT_MAX} messages at {host.now:g} s and no end")
             at = host.next_timer()
             if at > host.now:
                 for observer in self._observers:

@@ -1,0 +1,49 @@
+"""What the documents show is what happens: their Python runs, their scenarios pass, the demo prints what is quoted."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from sim import parse_scenario, simulate
+from sim.demo import SCENARIO, main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def printed_by(code: str) -> str:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    return output.getvalue()
+
+
+EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_of_the_readme_prints_what_the_readme_says(number: int) -> None:
+    code, output = EXAMPLES[number]
+    assert printed_by(code) == output
+
+
+def test_every_python_block_of_the_readme_is_an_example_that_is_run() -> None:
+    assert len(EXAMPLES) == README.count("```python\n") > 0
+
+
+def test_the_readmes_scenario_is_the_one_in_the_library() -> None:
+    (block,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    assert parse_scenario(block) == parse_scenario(SCENARIO.read_text(encoding="utf-8"))
+    assert simulate(parse_scenario(block)).passed
+
+
+def test_the_demo_prints_what_the_readme_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        main()
+    (quoted,) = re.findall(r"<!-- demo -->\n```\n(.*?)```", README, re.DOTALL)
+    assert output.getvalue().startswith(quoted)
