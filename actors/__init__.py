@@ -12,9 +12,14 @@ from actors.errors import (
     QueueFull,
     UnknownTask,
 )
+from actors.limits import Limit
 from actors.policies import ORDERING, SHARING
+from actors.policies.deficit import Deficit
+from actors.policies.fair import WeightedFair
+from actors.policies.noisy import NoisyNeighbour
 from actors.policies.ordering import Aging, Arrival, OrderingPolicy, Strict
-from actors.policies.sharing import Account, Fifo, Index, KeyIndex, RoundRobin, SharingPolicy, WeightedFair
+from actors.policies.sharing import Account, Capped, Claims, Fifo, Index, KeyIndex, SharingPolicy
+from actors.policies.turns import Lottery, RoundRobin
 from actors.retry import RetryPolicy
 from actors.table import Noted, Notes, Table
 from actors.task import TRANSITIONS, Attempt, Cause, Change, Priority, Status, Task, next_status
@@ -28,8 +33,11 @@ __all__ = [
     "Aging",
     "Arrival",
     "Attempt",
+    "Capped",
     "Cause",
     "Change",
+    "Claims",
+    "Deficit",
     "EvenhandError",
     "Fifo",
     "Index",
@@ -38,8 +46,11 @@ __all__ = [
     "InvalidTransition",
     "KeyIndex",
     "KindSettings",
+    "Limit",
     "Livelock",
+    "Lottery",
     "MailboxFull",
+    "NoisyNeighbour",
     "Noted",
     "Notes",
     "OrderingPolicy",

@@ -14,12 +14,15 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
 from actors.errors import EvenhandError, InvalidConfig
+from actors.limits import Limit
 from actors.policies import ORDERING, SHARING, suggestion
+from actors.policies.fair import WeightedFair
 from actors.policies.ordering import Aging, OrderingPolicy
-from actors.policies.sharing import SharingPolicy, WeightedFair
+from actors.policies.sharing import SharingPolicy
+from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
-from actors.validators import greater_than, or_none, whole
+from actors.validators import greater_than, one_of, or_none, whole
 
 __all__ = ["KindSettings", "Settings", "make_converter", "structure"]
 
@@ -38,6 +41,8 @@ class KindSettings:
     """How long a silent worker keeps a task."""
     retry: RetryPolicy = RetryPolicy()
     """When a failed execution is tried again, unless the task says otherwise."""
+    limit: Limit = Limit()
+    """How many may start a second, and run at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +60,13 @@ class Settings:
     kinds: Mapping[str, KindSettings] = attrs.Factory(dict)
     """Per kind; a kind that is not here has the defaults."""
     weights: Mapping[str, float] = attrs.field(factory=dict)
-    """Per user; a user who is not here weighs 1."""
+    """Per user, or per name above users; who is not here weighs 1."""
+    limit: Limit = Limit()
+    """What everything together is held to."""
+    user_limits: Mapping[str, Limit] = attrs.Factory(dict)
+    """What single users are held to."""
+    stealing: str = attrs.field(default="longest", validator=one_of(STEALING))
+    """From whom a worker takes work when its own users have none."""
     critical_burst: int | None = attrs.field(default=16, validator=or_none(whole(1)))
     """Critical tasks started in a row while other work waits; None: no limit."""
     poison_after: int = attrs.field(default=3, validator=whole(1))

@@ -28,6 +28,7 @@ __all__ = [
     "Busy",
     "Cancel",
     "Declined",
+    "Drop",
     "Enqueue",
     "ExpireLease",
     "Failed",
@@ -38,16 +39,23 @@ __all__ = [
     "Idle",
     "Leased",
     "Message",
+    "NothingDropped",
     "Outcome",
+    "Pause",
     "Readmitted",
     "Ready",
     "Refused",
     "Requeue",
+    "Resume",
     "Resync",
     "Run",
+    "SetLimit",
+    "SetWeight",
     "Settled",
+    "Stop",
     "Submit",
     "Wake",
+    "WorkerClass",
     "shard_address",
     "worker_address",
 ]
@@ -61,7 +69,7 @@ SUPERVISOR: Address = "supervisor"
 SHARD = "shard"
 WORKER = "worker"
 
-Outcome = Literal["completed", "failed", "crashed", "released"]
+Outcome = Literal["completed", "failed", "crashed", "released", "cancelled"]
 """What a worker can say of an execution; `crashed` means that the task took its worker down."""
 
 
@@ -138,10 +146,17 @@ class Settled(_Message, frozen=True, gc=False):
     """Whether the task is terminal, so that its place at the door is free."""
 
 
+class NothingDropped(_Message, frozen=True, gc=False):
+    """A shard that was asked to drop a task has none that waits."""
+
+    user: str
+
+
 class Readmitted(_Message, frozen=True, gc=False):
     """An operator put an ended task back: it counts as admitted again."""
 
     task_id: str
+    user: str
 
 
 # To a shard
@@ -161,6 +176,12 @@ class Grant(_Message, frozen=True, gc=False):
     """Grants are numbered over the scheduler's whole life, restarts included."""
     worker_id: Address
     kinds: frozenset[str]
+    stolen: bool = False
+    """Whether the worker is not one of the user's own."""
+
+
+class Drop(_Message, frozen=True, gc=False):
+    """The door is full: give up your oldest waiting task, or say that you have none."""
 
 
 class Finished(_Message, frozen=True, gc=False, kw_only=True):
@@ -195,7 +216,7 @@ class ExpireLease(_Message, frozen=True, gc=False):
 
 
 class Cancel(_Message, frozen=True, gc=False):
-    """Cancel this task if it has not started."""
+    """Cancel this task: at once if it waits, by asking its worker if it runs."""
 
     task_id: str
     reply_to: Address | None = None
@@ -220,6 +241,40 @@ class Resync(_Message, frozen=True, gc=False):
 # To the scheduler
 
 
+class Pause(_Message, frozen=True, gc=False):
+    """Start nothing of this kind, of this user, or, if neither is given, nothing at all."""
+
+    kind: str | None = None
+    user: str | None = None
+    reply_to: Address | None = None
+
+
+class Resume(_Message, frozen=True, gc=False):
+    """End the pause of this kind, of this user, or of everything."""
+
+    kind: str | None = None
+    user: str | None = None
+    reply_to: Address | None = None
+
+
+class SetWeight(_Message, frozen=True, gc=False):
+    """From now on this user, or everybody below this name, weighs so much; the backlog included. Also to the queue."""
+
+    user: str
+    weight: float
+    reply_to: Address | None = None
+
+
+class SetLimit(_Message, frozen=True, gc=False, kw_only=True):
+    """From now on these limits hold for this kind, this user, or, if neither is given, everything."""
+
+    kind: str | None = None
+    user: str | None = None
+    rate_limit: float | None = None
+    concurrency_max: int | None = None
+    reply_to: Address | None = None
+
+
 class Head(_Message, frozen=True, gc=False):
     """What a sharing policy may see of the task that a shard would start next."""
 
@@ -238,6 +293,8 @@ class Ready(_Message, frozen=True, gc=False):
     heads: dict[str, Head]
     """The task next in turn of each of those kinds, if the policy sees heads and the count is not 0."""
     epoch: int
+    running: dict[str, int] | None = None
+    """After a resync: how many tasks of each kind it has running."""
 
 
 class Granted(_Message, frozen=True, gc=False):
@@ -245,6 +302,7 @@ class Granted(_Message, frozen=True, gc=False):
 
     number: int
     task_id: str
+    kind: str
     cost: float
     left: Ready
     """What the shard has left."""
@@ -258,11 +316,22 @@ class Declined(_Message, frozen=True, gc=False):
     """What the shard really has."""
 
 
+class WorkerClass(_Message, frozen=True, gc=False):
+    """What a worker can take: workers of one class are interchangeable."""
+
+    kinds: frozenset[str]
+    """The kinds it has a handler for."""
+    users: tuple[str, ...] | None = None
+    """Its own users, names or globs; None: everybody."""
+    steals: tuple[str, ...] = ()
+    """Whom it may steal from when its own have nothing, names or globs."""
+
+
 class Idle(_Message, frozen=True, gc=False):
-    """A worker can take a task of any of these kinds."""
+    """A worker can take a task of its class."""
 
     worker_id: Address
-    kinds: frozenset[str]
+    worker_class: WorkerClass
     epoch: int
     grant: int
     """The last grant it heard of, so that an answer which crossed a newer run is known as stale."""
@@ -272,7 +341,7 @@ class Busy(_Message, frozen=True, gc=False):
     """A worker, asked by a resync, is at work; it will be idle in time."""
 
     worker_id: Address
-    kinds: frozenset[str]
+    worker_class: WorkerClass
     epoch: int
 
 
@@ -290,6 +359,13 @@ class Run(_Message, frozen=True, gc=False):
     payload: Any
     lease_seconds: float
     grant: int
+
+
+class Stop(_Message, frozen=True, gc=False):
+    """End this execution if you can, and report whichever came first."""
+
+    task_id: str
+    token: int
 
 
 # To the supervisor
@@ -336,18 +412,25 @@ Message = (
     | Readmitted
     | Enqueue
     | Grant
+    | Drop
+    | NothingDropped
     | Finished
     | Beat
     | ExpireLease
     | Cancel
     | Requeue
     | Resync
+    | Pause
+    | Resume
+    | SetWeight
+    | SetLimit
     | Ready
     | Granted
     | Declined
     | Idle
     | Busy
     | Run
+    | Stop
     | Leased
     | Accepted
     | Refused

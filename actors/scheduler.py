@@ -1,14 +1,13 @@
 """The scheduler: brings idle workers and ready users together, one grant at a time.
 
-It keeps, for each user and kind, how many tasks the shard says are ready, and for each class of workers (those that run
-the same kinds) who is idle. Whenever both sides have somebody, the sharing policy picks a user and that user's shard is
-sent a `Grant`. The next pick waits for the answer, because only then is the user charged: with several grants under way
-the sharing bound is off by a factor that grows with the workers.
+`Demand` knows who has work and whose turn it is; here is the protocol around it. Whenever a worker is idle and somebody
+has work that it may take, that user's shard is sent a `Grant`. The next pick waits for the answer, because only then is
+the user charged: with several grants under way the sharing bound is off by a factor that grows with the workers.
 
-Restart: the account, the open grant and each worker's last grant are notes and come back as they were; counts and idle
-workers are asked for anew with `Resync` under a new epoch. Nothing is granted until every shard and worker has answered,
-so that a restart changes no pick. A worker is idle only if it has heard of the last grant that was used for it: an
-answer that crossed a newer run is stale.
+Restart: what demand must remember, the open grant and each worker's last grant are notes and come back as they were; counts
+and idle workers are asked for anew with `Resync` under a new epoch. Nothing is granted until every shard and worker has
+answered, so that a restart changes no pick. A worker is idle only if it has heard of the last grant that was used for it:
+an answer that crossed a newer run is stale, whatever its epoch.
 """
 
 from collections.abc import Callable
@@ -17,45 +16,37 @@ from typing import Any
 
 import attrs
 
-from actors.actor import Draw, Effects
+from actors.actor import NEVER, Draw, Effects
 from actors.config import Settings
+from actors.demand import Demand
+from actors.errors import InvalidConfig
+from actors.limits import Limit
 from actors.messages import (
     Address,
+    Answered,
     Busy,
     Declined,
     Failed,
     Grant,
     Granted,
-    Head,
     Idle,
+    Pause,
     Ready,
+    Resume,
     Resync,
+    SetLimit,
     Settled,
+    SetWeight,
     Wake,
+    WorkerClass,
     shard_address,
 )
-from actors.policies.sharing import Index
+from actors.policies.stealing import Lots
 from actors.table import Notes, Table
+from actors.trace import Paused, Reachable, Resumed, Reweighted, Unreachable
+from actors.validators import number_fault
 
 __all__ = ["Scheduler"]
-
-
-@attrs.define
-class _Pool:
-    """The workers that run the same kinds, and the users with work for them."""
-
-    kinds: frozenset[str]
-    index: Index
-    idle: list[tuple[int, Address]] = attrs.Factory(list)
-    """A heap, so that the worker with the lowest number goes first whatever happened before."""
-
-
-@attrs.define
-class _User:
-    """What a shard last said."""
-
-    counts: dict[str, int] = attrs.Factory(dict)
-    heads: dict[str, Head] = attrs.Factory(dict)
 
 
 @attrs.frozen
@@ -71,14 +62,15 @@ class Scheduler:
     passive = False
 
     def __init__(self, settings: Settings, table: Table, notes: Notes) -> None:
-        self._settings = settings
         self._table = table
         self._notes = notes
         self._epoch: int = notes.get("epoch", 0) + 1
-        self._account = settings.sharing.start(notes)
-        self._users: dict[str, _User] = {}
-        self._pools: dict[frozenset[str], _Pool] = {}
-        self._idle: dict[Address, _Pool] = {}
+        self._demand = Demand(settings, notes)
+        self._idle: dict[WorkerClass, list[tuple[int, Address]]] = {}
+        """A heap for each class, so that the worker with the lowest number goes first whatever happened before."""
+        self._class_of: dict[Address, WorkerClass] = {}
+        """Every worker that was heard of."""
+        self._idle_workers: set[Address] = set()
         self._used: dict[Address, tuple[int, str]] = {
             worker: (number, task_id) for worker, (number, task_id) in notes.under("used/").items()
         }
@@ -89,10 +81,15 @@ class Scheduler:
         self._open = _OpenGrant(number, worker_id, user) if is_open else None
         self._awaited: set[Address] = set()
         """Who has not answered the resync yet."""
+        self._wakes_at = NEVER
 
     def __repr__(self) -> str:
-        ready = sum(sum(user.counts.values()) for user in self._users.values())
-        return f"<Scheduler, epoch {self._epoch}: {ready} ready, {len(self._idle)} idle>"
+        return f"<Scheduler, epoch {self._epoch}: {self._demand.in_flight()} in flight, {len(self._idle_workers)} idle>"
+
+    @property
+    def demand(self) -> Demand:
+        """Who has work and whose turn it is; to be looked at, not touched."""
+        return self._demand
 
     def start(self, now: float) -> Effects:
         effects = Effects()
@@ -101,6 +98,8 @@ class Scheduler:
             shards = [shard_address(user) for user in self._table.live_users()]
             for address in [*shards, *self._used]:
                 self._ask(address, effects)
+        if self._awaited:
+            self._demand.freeze()
         return effects.keep(self._notes)
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
@@ -109,41 +108,46 @@ class Scheduler:
             raise TypeError(f"scheduler cannot handle {message!r}")
         effects = Effects()
         resyncing = bool(self._awaited)
-        handler(self, message, effects)
+        handler(self, message, now, effects)
         if resyncing and not self._awaited:
-            self._reindex_all()
-        self._decide(effects)
+            self._demand.thaw(now)
+        self._demand.refill(now)
+        self._decide(now, draw, effects)
+        self._report_reach(now, effects)
+        wakes_at = self._demand.wakes_at(now)
+        if wakes_at != self._wakes_at:
+            self._wakes_at = effects.timer = wakes_at
         return effects.keep(self._notes)
 
     # What shards say
 
-    def _ready(self, message: Ready, effects: Effects) -> None:
-        address = shard_address(message.user)
+    def _ready(self, message: Ready, now: float, effects: Effects) -> None:
         if message.epoch == self._epoch:
-            self._awaited.discard(address)
-        self._take_counts(message)
+            self._awaited.discard(shard_address(message.user))
+        self._demand.tell(message)
+        self._demand.reindex_user(message.user, now, message.counts)
 
-    def _granted(self, message: Granted, effects: Effects) -> None:
+    def _granted(self, message: Granted, now: float, effects: Effects) -> None:
         """Charged even if a restart came between: the work is under way."""
-        name = message.left.user
-        self._account.charge(name, self._settings.weight(name), message.cost)
-        self._take_counts(message.left)
+        user = message.left.user
+        self._demand.start(user, message.kind, message.cost, now)
+        self._demand.tell(message.left)
+        self._demand.reindex_user(user, now)
         if (closed := self._close(message.number)) is not None:
             self._set_used(closed.worker_id, closed.number, message.task_id)
 
-    def _declined(self, message: Declined, effects: Effects) -> None:
-        self._take_counts(message.left)
+    def _declined(self, message: Declined, now: float, effects: Effects) -> None:
+        self._demand.tell(message.left)
+        self._demand.reindex_user(message.left.user, now)
         if (closed := self._close(message.number)) is not None:
-            self._notes["grant"] = (closed.number, closed.worker_id, closed.user, False)
             self._unused(closed, effects)
 
-    def _settled(self, message: Settled, effects: Effects) -> None:
+    def _settled(self, message: Settled, now: float, effects: Effects) -> None:
         difference = message.used_seconds - message.charged_seconds
-        self._account.correct(message.user, self._settings.weight(message.user), difference)
-        if (user := self._users.get(message.user)) is not None:
-            self._reindex(message.user, user)
+        self._demand.settle(message.user, message.kind, difference, now)
+        self._demand.reindex_user(message.user, now)
         worker = message.worker_id
-        if message.outcome in ("recovered", "crashed") and worker is not None and worker not in self._idle:
+        if message.outcome in ("recovered", "crashed") and worker is not None and worker not in self._idle_workers:
             number, task_id = self._used.get(worker, (0, ""))
             if task_id == message.task_id:
                 # The task ended without a word from its worker, which may never have heard of it.
@@ -151,56 +155,96 @@ class Scheduler:
 
     # What workers say
 
-    def _became_idle(self, message: Idle, effects: Effects) -> None:
+    def _became_idle(self, message: Idle, now: float, effects: Effects) -> None:
         worker = message.worker_id
-        pool = self._pool(message.kinds)
-        if message.epoch == self._epoch:
-            self._awaited.discard(worker)
+        self._meet(worker, message.worker_class, message.epoch, now)
         if worker not in self._used:
             self._set_used(worker, message.grant, "")
         granted = self._open is not None and self._open.worker_id == worker
-        if message.grant == self._used[worker][0] and worker not in self._idle and not granted:
-            self._make_idle(worker, pool)
+        if message.grant == self._used[worker][0] and worker not in self._idle_workers and not granted:
+            self._idle_workers.add(worker)
+            heappush(self._idle.setdefault(message.worker_class, []), (len(worker), worker))
 
-    def _busy(self, message: Busy, effects: Effects) -> None:
-        self._pool(message.kinds)
-        if message.epoch == self._epoch:
-            self._awaited.discard(message.worker_id)
+    def _busy(self, message: Busy, now: float, effects: Effects) -> None:
+        self._meet(message.worker_id, message.worker_class, message.epoch, now)
 
-    def _told_failed(self, failed: Failed, effects: Effects) -> None:
+    def _meet(self, worker: Address, worker_class: WorkerClass, epoch: int, now: float) -> None:
+        if epoch == self._epoch:
+            self._awaited.discard(worker)
+        self._class_of[worker] = worker_class
+        self._demand.add_class(worker_class, now)
+
+    def _told_failed(self, failed: Failed, now: float, effects: Effects) -> None:
         match failed.message:
             case Grant(number=number):
                 # The rebuilt shard says what it has; until then it has nothing, or the same grant would go out again.
                 closed = self._close(number)
                 if closed is not None:
-                    self._notes["grant"] = (closed.number, closed.worker_id, closed.user, False)
-                    self._forget(closed.user)
+                    self._demand.forget(closed.user, now)
                     self._unused(closed, effects)
             case Resync() if failed.error.startswith("no actor"):
                 self._awaited.discard(failed.receiver)
-                self._drop_worker(failed.receiver)
+                self._drop_worker(failed.receiver, now)
             case Resync():
                 self._ask(failed.receiver, effects)
 
-    def _wake(self, message: Wake, effects: Effects) -> None:
-        """The scheduler sets no timer."""
+    def _wake(self, message: Wake, now: float, effects: Effects) -> None:
+        """What is free again by now is taken up by `handle`, as after any message."""
+        self._wakes_at = NEVER
+
+    # What people say
+
+    def _pause(self, message: Pause, now: float, effects: Effects) -> None:
+        self._demand.pause(_key(message.kind, message.user), now)
+        effects.events.append(Paused(now, message.kind, message.user))
+        self._answer(message.reply_to, effects)
+
+    def _resume(self, message: Resume, now: float, effects: Effects) -> None:
+        self._demand.resume(_key(message.kind, message.user), now)
+        effects.events.append(Resumed(now, message.kind, message.user))
+        self._answer(message.reply_to, effects)
+
+    def _set_weight(self, message: SetWeight, now: float, effects: Effects) -> None:
+        if fault := number_fault("weight", message.weight):
+            self._answer(message.reply_to, effects, InvalidConfig(fault))
+            return
+        self._demand.set_weight(message.user, float(message.weight))
+        effects.events.append(Reweighted(now, message.user, message.weight))
+        self._answer(message.reply_to, effects)
+
+    def _set_limit(self, message: SetLimit, now: float, effects: Effects) -> None:
+        try:
+            limit = Limit(message.rate_limit, message.concurrency_max)
+        except InvalidConfig as error:
+            self._answer(message.reply_to, effects, error)
+            return
+        self._demand.set_limit(_key(message.kind, message.user), limit, now)
+        self._answer(message.reply_to, effects)
+
+    def _answer(self, reply_to: Address | None, effects: Effects, error: Exception | None = None) -> None:
+        if reply_to is not None:
+            effects.hold(reply_to, Answered("", error))
 
     # The decision
 
-    def _decide(self, effects: Effects) -> None:
+    def _decide(self, now: float, draw: Draw, effects: Effects) -> None:
         """If somebody is idle beside somebody's work, grant it: the one place where this is decided."""
-        if self._open is not None or self._awaited:
+        if self._open is not None or self._awaited or not self._idle_workers:
             return
-        for pool in self._pools.values():
-            if not pool.idle or (user := pool.index.pick()) is None:
+        for worker_class in self._demand.classes():
+            if not (idle := self._idle.get(worker_class)):
                 continue
-            _, worker = heappop(pool.idle)
-            del self._idle[worker]
-            self._number += 1
-            self._open = _OpenGrant(self._number, worker, user)
-            self._notes["grant"] = (self._number, worker, user, True)
-            effects.send(shard_address(user), Grant(self._number, worker, pool.kinds))
-            return
+            worker = idle[0][1]
+            number = self._number + 1
+            choice = self._demand.choose(worker_class, now, _lots(draw, worker, number))
+            if choice is not None:
+                heappop(idle)
+                self._idle_workers.remove(worker)
+                self._number = number
+                self._open = _OpenGrant(number, worker, choice.user)
+                self._notes["grant"] = (number, worker, choice.user, True)
+                effects.send(shard_address(choice.user), Grant(number, worker, choice.kinds, choice.stolen))
+                return
 
     # Shared by the above
 
@@ -218,76 +262,42 @@ class Scheduler:
 
     def _unused(self, grant: _OpenGrant, effects: Effects) -> None:
         """Nothing was sent to the grant's worker: have it say again that it is idle."""
+        self._notes["grant"] = (grant.number, grant.worker_id, grant.user, False)
         effects.send(grant.worker_id, Resync(self._epoch))
-
-    def _take_counts(self, ready: Ready) -> None:
-        user = self._users.get(ready.user)
-        if user is None:
-            user = self._users[ready.user] = _User()
-        for kind, count in ready.counts.items():
-            if count:
-                user.counts[kind] = count
-            else:
-                user.counts.pop(kind, None)
-                user.heads.pop(kind, None)
-        if ready.heads:
-            user.heads.update(ready.heads)
-        self._reindex(ready.user, user)
-
-    def _reindex(self, name: str, user: _User) -> None:
-        """Put the user into the index of every pool it has work for, with its current key, and out of the others."""
-        if self._awaited:
-            # Until all have answered nobody knows who is eligible; who was must not lose its place by looking idle.
-            return
-        wanted = [pool for pool in self._pools.values() if not pool.kinds.isdisjoint(user.counts)]
-        if wanted:
-            self._account.activate(name, self._settings.weight(name))
-        else:
-            self._account.deactivate(name)
-        for pool in wanted:
-            pool.index.put(name, [head for kind, head in user.heads.items() if kind in pool.kinds])
-        if len(wanted) < len(self._pools):
-            for pool in self._pools.values():
-                if pool not in wanted:
-                    pool.index.discard(name)
-        if not user.counts:
-            self._users.pop(name, None)
-
-    def _reindex_all(self) -> None:
-        # By name, because the order of the table of users is another one after a restart.
-        for name, user in sorted(self._users.items(), key=lambda item: item[0]):
-            self._reindex(name, user)
-
-    def _forget(self, name: str) -> None:
-        if (user := self._users.get(name)) is not None:
-            user.counts.clear()
-            user.heads.clear()
-            self._reindex(name, user)
-
-    def _pool(self, kinds: frozenset[str]) -> _Pool:
-        pool = self._pools.get(kinds)
-        if pool is None:
-            pool = _Pool(kinds, self._account.index())
-            self._pools[kinds] = pool
-            self._pools = dict(sorted(self._pools.items(), key=lambda item: sorted(item[0])))
-            self._reindex_all()
-        return pool
-
-    def _make_idle(self, worker: Address, pool: _Pool) -> None:
-        self._idle[worker] = pool
-        heappush(pool.idle, (len(worker), worker))
 
     def _set_used(self, worker: Address, number: int, task_id: str) -> None:
         self._used[worker] = (number, task_id)
         self._notes["used/" + worker] = (number, task_id)
 
-    def _drop_worker(self, worker: Address) -> None:
+    def _drop_worker(self, worker: Address, now: float) -> None:
+        """The worker is gone; if it was the last of its class, so is the class."""
         if worker in self._used:
             del self._used[worker]
             del self._notes["used/" + worker]
-        if (pool := self._idle.pop(worker, None)) is not None:
-            pool.idle.remove((len(worker), worker))
-            heapify(pool.idle)
+        worker_class = self._class_of.pop(worker, None)
+        if worker_class is None:
+            return
+        if worker in self._idle_workers:
+            self._idle_workers.remove(worker)
+            self._idle[worker_class].remove((len(worker), worker))
+            heapify(self._idle[worker_class])
+        if worker_class not in self._class_of.values():
+            self._demand.set_classes(self._class_of.values(), now)
+
+    def _report_reach(self, now: float, effects: Effects) -> None:
+        for user, unreachable in self._demand.reach_changes:
+            effects.events.append(Unreachable(now, user) if unreachable else Reachable(now, user))
+        self._demand.reach_changes.clear()
+
+
+def _lots(draw: Draw, worker: Address, number: int) -> Lots:
+    return lambda n: draw(f"steal/{n}", worker, number)
+
+
+def _key(kind: str | None, user: str | None) -> str:
+    if kind is not None:
+        return "kind/" + kind
+    return "all" if user is None else "user/" + user
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {
@@ -298,5 +308,9 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     Idle: Scheduler._became_idle,
     Busy: Scheduler._busy,
     Failed: Scheduler._told_failed,
+    Pause: Scheduler._pause,
+    Resume: Scheduler._resume,
+    SetWeight: Scheduler._set_weight,
+    SetLimit: Scheduler._set_limit,
     Wake: Scheduler._wake,
 }

@@ -23,15 +23,20 @@ __all__ = [
     "Event",
     "Extended",
     "Header",
+    "Paused",
+    "Reachable",
     "Recovered",
     "Released",
     "ReportRefused",
     "Requeued",
+    "Resumed",
     "Retried",
+    "Reweighted",
     "Started",
     "SubmitRefused",
     "TraceWriter",
     "Undelivered",
+    "Unreachable",
     "read_trace",
 ]
 
@@ -86,6 +91,8 @@ class Started(_Base, frozen=True, gc=False, tag="started"):
     token: int
     attempt: int
     worker: str
+    stolen: bool = False
+    """Whether the worker is not one of the user's own."""
 
 
 class Extended(_Base, frozen=True, gc=False, tag="extended"):
@@ -176,6 +183,39 @@ class ReportRefused(_Base, frozen=True, gc=False, tag="report_refused"):
     """Who reported; None for a beat or a lease."""
 
 
+class Paused(_Base, frozen=True, gc=False, tag="paused"):
+    """A kind, a user, or, if neither is named, everything was paused."""
+
+    kind: str | None
+    user: str | None
+
+
+class Resumed(_Base, frozen=True, gc=False, tag="resumed"):
+    """The pause of a kind, a user, or everything ended."""
+
+    kind: str | None
+    user: str | None
+
+
+class Reweighted(_Base, frozen=True, gc=False, tag="reweighted"):
+    """A user, or everybody below a name, weighs so much from now on."""
+
+    user: str
+    weight: float
+
+
+class Unreachable(_Base, frozen=True, gc=False, tag="unreachable"):
+    """A user has work and no worker may take it."""
+
+    user: str
+
+
+class Reachable(_Base, frozen=True, gc=False, tag="reachable"):
+    """A user that no worker could reach can be reached again."""
+
+    user: str
+
+
 class ActorRestarted(_Base, frozen=True, gc=False, tag="actor_restarted"):
     """An actor crashed on a message and was rebuilt."""
 
@@ -204,6 +244,11 @@ Event = (
     | DeadLettered
     | Cancelled
     | ReportRefused
+    | Paused
+    | Resumed
+    | Reweighted
+    | Unreachable
+    | Reachable
     | ActorRestarted
     | Undelivered
 )

@@ -1,21 +1,32 @@
 """Field validators for frozen attrs classes: each says the field, the constraint and the value, in that order."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
 
 import attrs
 
 from actors.errors import InvalidConfig
 
-__all__ = ["between", "finite", "greater_than", "or_none", "user_name_fault", "whole"]
+__all__ = [
+    "between",
+    "finite",
+    "greater_than",
+    "is_finite",
+    "number_fault",
+    "one_of",
+    "or_none",
+    "user_name_fault",
+    "whole",
+]
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 USER_LENGTH_MAX = 128
 
 
-def _finite_number(value: object) -> bool:
+def is_finite(value: object) -> TypeGuard[float]:
+    """Whether this is a number to count with: not a bool, not infinite, not NaN."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -27,7 +38,7 @@ def finite(minimum: float) -> Validator:
     """A finite number that is at least `minimum`."""
 
     def check(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
-        if not (_finite_number(value) and value >= minimum):
+        if not (is_finite(value) and value >= minimum):
             raise _refuse(attribute, f"a finite number >= {minimum:g}", value)
 
     return check
@@ -37,7 +48,7 @@ def greater_than(limit: float) -> Validator:
     """A finite number above `limit`."""
 
     def check(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
-        if not (_finite_number(value) and value > limit):
+        if not (is_finite(value) and value > limit):
             raise _refuse(attribute, f"a finite number > {limit:g}", value)
 
     return check
@@ -47,7 +58,7 @@ def between(low: float, high: float) -> Validator:
     """A number from `low` to `high`, both included."""
 
     def check(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
-        if not (_finite_number(value) and low <= value <= high):
+        if not (is_finite(value) and low <= value <= high):
             raise _refuse(attribute, f"between {low:g} and {high:g}", value)
 
     return check
@@ -63,6 +74,16 @@ def whole(minimum: int) -> Validator:
     return check
 
 
+def one_of(names: Sequence[str]) -> Validator:
+    """One of these words."""
+
+    def check(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+        if value not in names:
+            raise _refuse(attribute, f"one of {', '.join(names)}", value)
+
+    return check
+
+
 def or_none(validator: Validator) -> Validator:
     """None, or what the validator lets through."""
 
@@ -71,6 +92,15 @@ def or_none(validator: Validator) -> Validator:
             validator(instance, attribute, value)
 
     return check
+
+
+def number_fault(name: str, value: object) -> str | None:
+    """What is wrong with a number that must be finite and above 0, or None.
+
+    >>> number_fault("weight", -1)
+    'weight must be a finite number > 0, got -1'
+    """
+    return None if is_finite(value) and value > 0 else f"{name} must be a finite number > 0, got {value!r}"
 
 
 def user_name_fault(user: object) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from actors import Settings, Table, Task
 from actors.actor import Core, Effects, keyed_draw
-from actors.messages import Enqueue, Finished, Grant, Granted, Idle, Ready, Settled, shard_address
+from actors.messages import Enqueue, Finished, Grant, Granted, Idle, Ready, Settled, WorkerClass, shard_address
 from actors.scheduler import Scheduler
 from actors.shard import Shard
 from actors.table import Notes
@@ -16,7 +16,7 @@ from benchmarks.report import Figure
 from sim.workload import seeded_id
 
 _WORKER = "worker/1"
-_KINDS = frozenset({"work"})
+_CLASS = WorkerClass(frozenset({"work"}))
 _DRAW = keyed_draw(7)
 TARGET_US = 25.0
 TARGET_BYTES = 600.0
@@ -51,7 +51,7 @@ class _Cores:
 
     def claim_and_settle(self) -> None:
         now = float(self.sequence)
-        self._pass_on(self._handle(self.scheduler, Idle(_WORKER, _KINDS, 1, self._heard()), now), now)
+        self._pass_on(self._handle(self.scheduler, Idle(_WORKER, _CLASS, 1, self._heard()), now), now)
         assert self.grant is not None and self.shard is not None, "somebody waits"
         effects = self._handle(self.shard, self.grant, now)
         (granted,) = [message for _, message in effects.sends if type(message) is Granted]

@@ -16,8 +16,9 @@ import attrs
 from actors.config import KindSettings, Settings, make_converter, structure
 from actors.errors import InvalidConfig
 from actors.policies import suggestion
+from actors.policies.fair import WeightedFair
 from actors.policies.ordering import Aging, OrderingPolicy
-from actors.policies.sharing import SharingPolicy, WeightedFair
+from actors.policies.sharing import SharingPolicy
 from actors.retry import RetryPolicy
 from actors.task import Priority
 from actors.validators import finite, greater_than, or_none, user_name_fault, whole

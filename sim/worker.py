@@ -10,7 +10,20 @@ from typing import Any
 import attrs
 
 from actors.actor import NEVER, Draw, Effects
-from actors.messages import SCHEDULER, Address, Beat, Busy, Failed, Finished, Idle, Resync, Run, Wake, shard_address
+from actors.messages import (
+    SCHEDULER,
+    Address,
+    Beat,
+    Busy,
+    Failed,
+    Finished,
+    Idle,
+    Resync,
+    Run,
+    Wake,
+    WorkerClass,
+    shard_address,
+)
 from actors.table import Notes, Table
 from actors.task import Status
 from sim.scenario import Kind
@@ -36,7 +49,7 @@ class SimulatedWorker:
     def __init__(self, address: Address, kinds: Mapping[str, Kind], table: Table, notes: Notes) -> None:
         self._address = address
         self._kinds = kinds
-        self._names = frozenset(kinds)
+        self._class = WorkerClass(frozenset(kinds))
         self._notes = notes
         self._epoch: int = table.notes(SCHEDULER).get("epoch", 1)
         self._table = table
@@ -129,7 +142,7 @@ class SimulatedWorker:
         if self._execution is None:
             self._say_idle(effects)
         else:
-            effects.send(SCHEDULER, Busy(self._address, self._names, self._epoch))
+            effects.send(SCHEDULER, Busy(self._address, self._class, self._epoch))
 
     def _say_idle(self, effects: Effects) -> None:
-        effects.send(SCHEDULER, Idle(self._address, self._names, self._epoch, self._heard))
+        effects.send(SCHEDULER, Idle(self._address, self._class, self._epoch, self._heard))

@@ -10,13 +10,27 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from actors import SHARING, Noted, Notes, Settings, Table, Task
 from actors.actor import Effects, keyed_draw
-from actors.messages import SCHEDULER, Busy, Declined, Failed, Grant, Granted, Head, Idle, Ready, Resync, Settled, Wake
-from actors.policies.sharing import FairAccount
+from actors.messages import (
+    SCHEDULER,
+    Busy,
+    Declined,
+    Failed,
+    Grant,
+    Granted,
+    Head,
+    Idle,
+    Ready,
+    Resync,
+    Settled,
+    Wake,
+    WorkerClass,
+)
+from actors.policies.fair import FairAccount
 from actors.scheduler import Scheduler
 
 USERS = ("alice", "bob", "carol")
 WEIGHTS = {"alice": 1.0, "bob": 3.0, "carol": 0.5}
-CLASSES = (frozenset({"crawl"}), frozenset({"crawl", "mail"}))
+CLASSES = (WorkerClass(frozenset({"crawl"})), WorkerClass(frozenset({"crawl", "mail"})))
 WORKERS = {f"worker/{number}": CLASSES[number % 2] for number in range(1, 5)}
 DRAW = keyed_draw(7)
 
@@ -86,7 +100,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.told: dict[str, dict[str, list[Head]]] = {user: {} for user in USERS}
         """What the scheduler was last told."""
         self.eligible: set[str] = set()
-        self.classes: set[frozenset[str]] = set()
+        self.classes: set[WorkerClass] = set()
         self.heard: dict[str, int] = {}
         self.idle: set[str] = set()
         self.running: dict[str, tuple[str, str, float]] = {}
@@ -140,7 +154,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         return {user: found for user, found in heads.items() if found}
 
     def rejoin(self) -> None:
-        now = {user for kinds in self.classes for user in self.candidates(kinds)}
+        now = {user for found in self.classes for user in self.candidates(found.kinds)}
         for user in sorted(now - self.eligible):
             self.model.join(user)
         self.eligible = now
@@ -148,9 +162,10 @@ class SchedulerMachine(RuleBasedStateMachine):
     def check_grant(self, receiver: str, grant: Grant) -> None:
         assert self.open is None, "one grant at a time"
         assert grant.worker_id in self.idle, "only an idle worker is granted"
-        assert grant.kinds == WORKERS[grant.worker_id]
+        worker_class = WORKERS[grant.worker_id]
         user = receiver.removeprefix("shard/")
-        found = self.candidates(grant.kinds)
+        assert grant.kinds == {kind for kind in worker_class.kinds if self.told[user].get(kind)}
+        found = self.candidates(worker_class.kinds)
         assert user == min(found, key=lambda name: (self.model.key(name, found[name]), name))
         self.open, self.open_user = grant, user
 
@@ -158,7 +173,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def nobody_idles_beside_work(self) -> None:
         if self.open is None:
             for worker in self.idle:
-                assert not self.candidates(WORKERS[worker]), f"{worker} idles"
+                assert not self.candidates(WORKERS[worker].kinds), f"{worker} idles"
 
     # What shards and workers do
 
@@ -223,7 +238,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.model.charge(user, head.cost)
         left = self.ready(user, (kinds[0],))
         self.rejoin()
-        self.send(Granted(grant.number, f"task/{grant.number}", head.cost, left))
+        self.send(Granted(grant.number, f"task/{grant.number}", kinds[0], head.cost, left))
 
     @precondition(lambda self: self.running)
     @rule(which=st.integers(0, 9), used=st.floats(0, 9))
@@ -280,17 +295,23 @@ TestRoundRobin = RoundRobinMachine.TestCase
 TestFifo = FifoMachine.TestCase
 
 
-def uncharged(self: FairAccount, user: str, weight: float, cost: float) -> None:
+def uncharged(self: FairAccount, user: str, cost: float, now: float) -> None:
     """Forgets to charge."""
 
 
-def lost_wake_up(self: Scheduler, message: Idle, effects: Effects, original: Any = Scheduler._became_idle) -> None:
+def lost_wake_up(
+    self: Scheduler, message: Idle, now: float, effects: Effects, original: Any = Scheduler._became_idle
+) -> None:
     if message.grant % 3 != 2:
-        original(self, message, effects)
+        original(self, message, now, effects)
 
 
-def banking(self: FairAccount, user: str, weight: float) -> None:
-    self._standing(user).active = True
+def banking(self: FairAccount, user: str, now: float) -> None:
+    node = self._node(user)
+    if not node.own:
+        tag, node.own = node.tag if node.running else 0.0, True
+        self._wake(user)
+        node.tag = tag
 
 
 PLANTED: dict[str, tuple[Any, str, Any]] = {
@@ -339,7 +360,7 @@ def test_a_worker_whose_task_was_recovered_is_asked_and_its_lost_run_declared_vo
     scheduler = new_scheduler()
     scheduler.handle(Idle("worker/1", CLASSES[0], 1, 0), 0.0, DRAW)
     scheduler.handle(Ready("alice", {"crawl": 1}, {}, 1), 0.0, DRAW)
-    scheduler.handle(Granted(1, "t1", 1.0, Ready("alice", {"crawl": 0}, {}, 1)), 0.0, DRAW)
+    scheduler.handle(Granted(1, "t1", "crawl", 1.0, Ready("alice", {"crawl": 0}, {}, 1)), 0.0, DRAW)
     effects = scheduler.handle(Settled("alice", "crawl", "t1", "worker/1", 1.0, 60.0, "recovered", False), 60.0, DRAW)
     assert effects.sends == [("worker/1", Resync(1, void=1))]
 

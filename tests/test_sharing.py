@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors import SHARING, Fifo, InvalidConfig, Notes, RoundRobin, SharingPolicy, WeightedFair
+from actors import SHARING, Claims, Fifo, InvalidConfig, Notes, RoundRobin, SharingPolicy, WeightedFair
 from actors.messages import Head
-from actors.policies.sharing import FairAccount, _Standing
+from actors.policies.fair import FairAccount
 
 USERS = ("alice", "bob", "carol")
 
@@ -25,11 +25,30 @@ steps = st.lists(
 )
 
 
+class Weights:
+    """Claims that know weights and nothing else."""
+
+    def __init__(self, weights: dict[str, float]) -> None:
+        self._weights = weights
+
+    def weight(self, name: str) -> float:
+        return self._weights.get(name, 1.0)
+
+    def waiting(self, user: str) -> int:
+        return 1
+
+    def running(self, user: str) -> int:
+        return 0
+
+    def in_flight(self) -> int:
+        return 1
+
+
 def lag_of_bound(
     policy: SharingPolicy, script: list[Any], weight: dict[str, float], workers: int, exact: bool, turns: bool = False
 ) -> float:
     """The worst lag between two users while both stay backlogged, as a multiple of L_f/w_f + L_g/w_g, or in turns."""
-    account = policy.start(Notes("scheduler"))
+    account = policy.start(Notes("scheduler"), Weights(weight))
     index = account.index()
     waiting: set[str] = set()
     dispatched = dict.fromkeys(USERS, 0.0)
@@ -40,18 +59,19 @@ def lag_of_bound(
 
     def settle() -> None:
         user, charged, used = running.pop(0)
-        account.correct(user, weight[user], used - charged)
+        account.correct(user, used - charged, 0.0)
         dispatched[user] += 0.0 if exact else used - charged
         if user in waiting:
-            index.put(user, ())
+            index.put(user, None)
 
     for step, first, second in script:
         if step == "join" and first not in waiting:
-            account.activate(first, weight[first])
-            index.put(first, ())
+            account.activate(first, 0.0)
+            index.put(first, None)
             waiting.add(first)
         elif step == "leave":
             waiting.discard(first)
+            account.deactivate(first)
             index.discard(first)
         elif step == "settle" and running:
             settle()
@@ -61,8 +81,8 @@ def lag_of_bound(
                 user = index.pick()
                 assert user is not None
             used = first if exact else second
-            account.charge(user, weight[user], first)
-            index.put(user, ())
+            account.charge(user, first, 0.0)
+            index.put(user, None)
             dispatched[user] += first
             largest[user] = max(largest[user], first, used)
             running.append((user, first, used))
@@ -109,10 +129,12 @@ def test_an_idle_user_banks_no_credit() -> None:
     assert broken_bound(WeightedFair()) <= 1
 
 
-def banking_activate(self: FairAccount, user: str, weight: float) -> None:
-    if user not in self._standings:
-        self._standings[user] = _Standing(0.0)
-    self._standings[user].active = True
+def banking_activate(self: FairAccount, user: str, now: float) -> None:
+    node = self._node(user)
+    if not node.own:
+        node.own = True
+        self._wake(user)
+        node.tag = 0.0
 
 
 def test_the_bound_fails_where_credit_is_banked_while_idle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,13 +143,12 @@ def test_the_bound_fails_where_credit_is_banked_while_idle(monkeypatch: pytest.M
 
 
 def test_the_bound_fails_where_nothing_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FairAccount, "charge", lambda self, user, weight, cost: None)
+    monkeypatch.setattr(FairAccount, "charge", lambda self, user, cost, now: None)
     assert broken_bound(WeightedFair()) > 5
 
 
 def test_the_bound_fails_where_weights_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = FairAccount.charge
-    monkeypatch.setattr(FairAccount, "charge", lambda self, user, weight, cost: original(self, user, 1.0, cost))
+    monkeypatch.setattr(Weights, "weight", lambda self, name: 1.0)
     script = [("join", "alice", 0.0), ("join", "bob", 0.0), *[("pick", 1.0, 1.0)] * 40]
     assert lag_of_bound(WeightedFair(), script, {"alice": 8.0, "bob": 1.0, "carol": 1.0}, 8, exact=True) > 5
 
@@ -142,10 +163,10 @@ def test_round_robin_gives_backlogged_users_turns_that_differ_by_at_most_one(scr
 
 @given(st.lists(st.tuples(st.sampled_from(USERS), st.floats(0, 9)), min_size=1, max_size=30))
 def test_fifo_picks_the_oldest_head(arrivals: list[tuple[str, float]]) -> None:
-    index = Fifo().start(Notes("scheduler")).index()
+    index = Fifo().start(Notes("scheduler"), Weights({})).index()
     latest: dict[str, tuple[float, int, str]] = {}
     for sequence, (user, order_at) in enumerate(arrivals):
-        index.put(user, [Head(3, order_at, sequence, 1.0)])
+        index.put(user, Head(3, order_at, sequence, 1.0))
         latest[user] = (order_at, sequence, user)
         assert index.pick() == min(latest.values())[2]
 
@@ -154,19 +175,19 @@ def test_fifo_picks_the_oldest_head(arrivals: list[tuple[str, float]]) -> None:
 def test_an_account_comes_back_from_its_notes_as_it_was(script: Any, cut: int) -> None:
     for policy in (WeightedFair(), RoundRobin()):
         notes = Notes("scheduler")
-        account: Any = policy.start(notes)
+        account: Any = policy.start(notes, Weights({}))
         for step, first, second in script[:cut]:
             if step == "join":
-                account.activate(first, 2.0)
+                account.activate(first, 0.0)
             elif step == "pick":
-                account.activate("alice", 2.0)
-                account.charge("alice", 2.0, second)
+                account.activate("alice", 0.0)
+                account.charge("alice", second, 0.0)
         saved = notes.drain()
-        again: Any = policy.start(Notes("scheduler", saved.values if saved else {}))
+        again: Any = policy.start(Notes("scheduler", saved.values if saved else {}), Weights({}))
         for user in USERS:
-            account.activate(user, 1.0)
-            again.activate(user, 1.0)
-            assert again.key(user, ()) == account.key(user, ())
+            account.activate(user, 0.0)
+            again.activate(user, 0.0)
+            assert again.rank(user, None) == account.rank(user, None)
 
 
 class FirstByName:
@@ -174,8 +195,8 @@ class FirstByName:
 
     sees_heads = False
 
-    def start(self, notes: Notes) -> Any:
-        return FairAccount(notes)
+    def start(self, notes: Notes, claims: Claims) -> Any:
+        return FairAccount(notes, claims)
 
 
 def test_a_users_own_policy_is_taken_by_object_and_by_name() -> None:

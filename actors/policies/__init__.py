@@ -8,8 +8,13 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from actors.errors import InvalidConfig
+from actors.policies.deficit import Deficit
+from actors.policies.fair import WeightedFair
+from actors.policies.noisy import NoisyNeighbour
 from actors.policies.ordering import Aging, Arrival, OrderingPolicy, Strict
-from actors.policies.sharing import Fifo, RoundRobin, SharingPolicy, WeightedFair
+from actors.policies.sharing import Capped, Fifo, SharingPolicy
+from actors.policies.sharing import Strict as StrictSharing
+from actors.policies.turns import Lottery, RoundRobin
 
 __all__ = ["ORDERING", "SHARING", "Registry"]
 
@@ -101,7 +106,16 @@ def suggestion(word: str, known: list[str]) -> str:
 SHARING: Registry[SharingPolicy] = Registry(
     "sharing",
     SharingPolicy,
-    {"weighted_fair": WeightedFair, "round_robin": RoundRobin, "fifo": Fifo},
+    {
+        "weighted_fair": WeightedFair,
+        "deficit": Deficit,
+        "round_robin": RoundRobin,
+        "lottery": Lottery,
+        "fifo": Fifo,
+        "strict": StrictSharing,
+        "noisy_neighbour": NoisyNeighbour,
+        "capped": Capped,
+    },
 )
 """The sharing policies by name."""
 

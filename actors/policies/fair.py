@@ -1,0 +1,320 @@
+"""Weighted fair sharing: start-time fair queueing (Goyal, Vin, Cheng 1996), over a tree of names.
+
+Each user has a start tag; the smallest goes next; a dispatch of cost c moves the tag by c/weight. Virtual time v is the
+largest tag picked so far, and a user that becomes active starts no earlier than v: nobody banks credit while idle,
+paused, capped or throttled. Bound, for f and g over any interval in which both are active and eligible for every grant,
+with D the charged and L the largest single cost:
+
+    |D_f/w_f - D_g/w_g| <= L_f/w_f + L_g/w_g        at any number of workers, when costs are exact.
+
+Why: a pick has the smallest tag S, so -L_g/w_g <= S_f - S_g <= L_f/w_f holds after every grant (only the picked tag
+moves, by at most L/w, from below or at the other); tags move by exactly D/w, so subtracting the two ends of the interval
+gives the bound. It needs one grant at a time, charged before the next pick, which is what the scheduler does. With
+estimates that are corrected when the work is done, (m+1) times that, L being the larger of estimate and used, is what we
+observe on m workers; that is a conjecture, asserted by the tests.
+
+`tenant/alice` shares inside `tenant` first: every name on the way has a tag in the clock of the one above and a clock of
+its own for those below, so the bound holds between siblings, and splitting a backlog over many names below one tenant
+gains nothing. The tasks of `tenant` itself are a child of their own, of weight 1.
+
+A changed weight binds what is queued already, the last charge included: tag = v + (tag - v) * before/after.
+"""
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import attrs
+
+from actors.messages import Head
+from actors.policies.heaps import KeyHeap
+from actors.policies.sharing import Claims
+from actors.table import Notes
+
+__all__ = ["FairAccount", "TreeIndex", "WeightedFair"]
+
+_ROOT = ""
+
+
+def above(name: str) -> str:
+    """The name above, or the root.
+
+    >>> above("tenant/alice"), above("tenant")
+    ('tenant', '')
+    """
+    return name.rpartition("/")[0]
+
+
+@attrs.frozen
+class WeightedFair:
+    """Every user gets work in proportion to its weight, and an idle one banks nothing.
+
+    >>> from actors import Settings
+    >>> account = WeightedFair().start(Notes("scheduler"), Settings())
+    >>> index = account.index()
+    >>> for user in ("alice", "bob"):
+    ...     account.activate(user, now=0.0)
+    ...     index.put(user, None)
+    >>> account.charge("alice", cost=2.0, now=0.0)
+    >>> index.refresh("alice")
+    >>> index.pick()
+    'bob'
+    """
+
+    sees_heads = False
+
+    def start(self, notes: Notes, claims: Claims) -> "FairAccount":
+        return FairAccount(notes, claims)
+
+
+@attrs.define
+class _Node:
+    """A name: where it stands with the one above, and the clock of those below."""
+
+    tag: float
+    own_tag: float = 0.0
+    """Where its own tasks stand, in its own clock."""
+    virtual: float = 0.0
+    """Its own clock, which never goes back."""
+    own: bool = False
+    """Whether it has tasks of its own that could start."""
+    running: int = 0
+    """Charges here and below that are not settled yet."""
+    active: int = 0
+    """Children that are active, its own tasks included."""
+    children: int = 0
+    """Children that are remembered."""
+    resting: list[tuple[float, str]] = attrs.Factory(list)
+    """A heap of tags that children had when they fell idle: each is looked at once this clock has passed it."""
+
+
+class FairAccount:
+    """Tags and virtual times. A name that is idle, owes nothing and has nothing running is forgotten."""
+
+    def __init__(self, notes: Notes, claims: Claims) -> None:
+        self._notes = notes
+        self._weight = claims.weight
+        self._nodes: dict[str, _Node] = {_ROOT: _Node(0.0)}
+        saved = notes.under("node/")
+        for name in sorted(saved, key=lambda name: (name.count("/") if name else -1, name)):
+            self._nodes[name] = node = _Node(*saved[name])
+            node.active = int(node.own)
+            if name != _ROOT:
+                self._nodes[above(name)].children += 1
+        for name in sorted(saved, key=lambda name: -name.count("/")):
+            self._restore(name, self._nodes[name])
+        for node in self._nodes.values():
+            heapify(node.resting)
+
+    def _restore(self, name: str, node: _Node) -> None:
+        if name != _ROOT:
+            parent = self._nodes[above(name)]
+            if node.active:
+                parent.active += 1
+            else:
+                parent.resting.append((node.tag, name))
+
+    # The account
+
+    def activate(self, user: str, now: float) -> None:
+        node = self._node(user)
+        if not node.own:
+            node.own = True
+            node.own_tag = max(node.own_tag, node.virtual)
+            self._wake(user)
+
+    def deactivate(self, user: str) -> None:
+        node = self._nodes.get(user)
+        if node is not None and node.own:
+            node.own = False
+            self._sleep(user)
+
+    def charge(self, user: str, cost: float, now: float) -> None:
+        node = self._node(user)
+        node.virtual = max(node.virtual, node.own_tag)
+        node.own_tag = node.virtual + cost if not node.own else node.own_tag + cost
+        for name, node, parent in self._way_up(user):
+            tag = node.tag if node.active else max(node.tag, parent.virtual)
+            if tag > parent.virtual:
+                parent.virtual = tag
+                self._note(above(name), parent)
+            node.tag = tag + cost / self._weight(name)
+            node.running += 1
+            self._note(name, node)
+            self._forget_passed(parent)
+
+    def correct(self, user: str, difference: float, now: float) -> None:
+        self._node(user).own_tag += difference
+        for name, node, _ in self._way_up(user):
+            node.tag += difference / self._weight(name)
+            node.running -= 1
+            self._note(name, node)
+        self._rest(user)
+
+    def reweigh(self, name: str, before: float, after: float) -> None:
+        node = self._nodes.get(name)
+        if node is not None and name != _ROOT:
+            virtual = self._nodes[above(name)].virtual
+            node.tag = virtual + (node.tag - virtual) * before / after
+            self._note(name, node)
+            self._rest(name)
+
+    def rank(self, user: str, head: Head | None) -> Any:
+        """Tag and name at each step of the way down; own tasks come before children of the same tag."""
+        ranks: list[Any] = []
+        parent = self._nodes[_ROOT]
+        for name in _way_down(user):
+            node = self._nodes.get(name)
+            if node is None:
+                return (*ranks, parent.virtual, name)
+            ranks += (node.tag if node.active else max(node.tag, parent.virtual), name)
+            parent = node
+        return (*ranks, parent.own_tag if parent.own else max(parent.own_tag, parent.virtual), "")
+
+    def index(self) -> "TreeIndex":
+        return TreeIndex(self)
+
+    # For the index and for those who want to know
+
+    def tag(self, name: str) -> float:
+        """Where a name stands in the clock of the one above."""
+        node = self._nodes.get(name)
+        return self.virtual(above(name)) if node is None else node.tag
+
+    def own_tag(self, name: str) -> float:
+        """Where a name's own tasks stand in its own clock."""
+        return self._nodes[name].own_tag
+
+    def virtual(self, name: str = _ROOT) -> float:
+        """The clock of a name's children."""
+        node = self._nodes.get(name)
+        return 0.0 if node is None else node.virtual
+
+    # The tree
+
+    def _node(self, name: str) -> _Node:
+        node = self._nodes.get(name)
+        if node is None:
+            parent = self._node(above(name))
+            parent.children += 1
+            node = self._nodes[name] = _Node(parent.virtual)
+        return node
+
+    def _way_up(self, name: str) -> Iterator[tuple[str, _Node, _Node]]:
+        node = self._node(name)
+        while name:
+            parent_name = above(name)
+            parent = self._nodes[parent_name]
+            yield name, node, parent
+            name, node = parent_name, parent
+
+    def _wake(self, name: str) -> None:
+        """One more child of the name is active; if it is the first, the name is active with the one above."""
+        for step, node, parent in self._way_up(name):
+            node.active += 1
+            if node.active > 1:
+                self._note(step, node)
+                return
+            node.tag = max(node.tag, parent.virtual)
+            self._note(step, node)
+
+    def _sleep(self, name: str) -> None:
+        """One child less of the name is active; if it was the last, the name is idle."""
+        for step, node, _ in self._way_up(name):
+            node.active -= 1
+            self._note(step, node)
+            if node.active:
+                break
+        self._rest(name)
+
+    def _rest(self, name: str) -> None:
+        """Forget an idle name and those above it, or remember to look again when the clock has passed its tag."""
+        while name:
+            node, parent = self._nodes[name], self._nodes[above(name)]
+            if node.active or node.running or node.children:
+                return
+            if node.tag > parent.virtual:
+                heappush(parent.resting, (node.tag, name))
+                return
+            self._forget(name, parent)
+            name = above(name)
+
+    def _forget_passed(self, parent: _Node) -> None:
+        while parent.resting and parent.resting[0][0] <= parent.virtual:
+            _, name = heappop(parent.resting)
+            if name in self._nodes:
+                self._rest(name)
+
+    def _forget(self, name: str, parent: _Node) -> None:
+        del self._nodes[name]
+        parent.children -= 1
+        if "node/" + name in self._notes:
+            del self._notes["node/" + name]
+
+    def _note(self, name: str, node: _Node) -> None:
+        self._notes["node/" + name] = (node.tag, node.own_tag, node.virtual, node.own, node.running)
+
+
+def _way_down(user: str) -> Iterator[str]:
+    """Every name on the way to a user.
+
+    >>> list(_way_down("a/b/c"))
+    ['a', 'a/b', 'a/b/c']
+    """
+    at = user.find("/")
+    while at >= 0:
+        yield user[:at]
+        at = user.find("/", at + 1)
+    yield user
+
+
+class TreeIndex:
+    """Some of the active users, as a tree of heaps: a pick walks down along the smallest tags."""
+
+    def __init__(self, account: FairAccount) -> None:
+        self._account = account
+        self._own: set[str] = set()
+        self._children: dict[str, KeyHeap] = {}
+
+    def put(self, user: str, head: Head | None) -> None:
+        self._own.add(user)
+        name = user
+        while name:
+            parent = above(name)
+            heap = self._children.get(parent)
+            if heap is None:
+                heap = self._children[parent] = KeyHeap()
+            heap.put(name, self._account.tag(name))
+            name = parent
+
+    def discard(self, user: str) -> None:
+        if user not in self._own:
+            return
+        self._own.remove(user)
+        name = user
+        while name and name not in self._own and name not in self._children:
+            parent = above(name)
+            heap = self._children[parent]
+            heap.discard(name)
+            if not heap:
+                del self._children[parent]
+            name = parent
+
+    def refresh(self, name: str) -> None:
+        while name:
+            parent = above(name)
+            heap = self._children.get(parent)
+            if heap is not None and name in heap:
+                heap.put(name, self._account.tag(name))
+            name = parent
+
+    def pick(self) -> str | None:
+        name = _ROOT
+        while True:
+            heap = self._children.get(name)
+            first = None if heap is None else heap.first()
+            if name in self._own and (first is None or self._account.own_tag(name) <= first[0]):
+                return name
+            if first is None:
+                return None
+            name = first[1]

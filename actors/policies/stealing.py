@@ -1,0 +1,251 @@
+"""From whom? Which users a worker serves, and from whom it takes work when its own have none.
+
+A worker class looks at *views* in order: first its own users, then those it may steal from. A view is a set of users, given
+by names and globs, with a slot for each kind of work; a slot holds the users of the view that have such work and says
+who is next. Among its own users that is the sharing policy's word. Among the others it is the steal policy's:
+
+- `none`: nobody's.
+- `listed`: the entries of the worker's list one after the other; within an entry the sharing policy decides.
+- `longest`: the user with the most waiting tasks of the kind.
+- `random_two`: two users drawn at random, the one with more waiting tasks of the two.
+
+Where users wait for a kind that is limited they share that limit by its own account, whoever takes their work.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from fnmatch import translate
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from actors.messages import Head, WorkerClass
+from actors.policies.heaps import KeyHeap
+from actors.policies.sharing import Account
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["STEALING", "FairSlot", "LongestSlot", "Lots", "Reach", "SampleSlot", "Slot", "View", "ViewKey", "view_keys"]
+
+STEALING = ("none", "listed", "longest", "random_two")
+
+Lots = Callable[[int], float]
+"""`lots(n)`: the n-th random number in [0, 1) of this decision."""
+
+
+class Slot(Protocol):
+    """The users of a view with work of one kind."""
+
+    def put(self, user: str, head: Head | None, count: int) -> None:
+        """The user has so much work, of which this is next."""
+
+    def discard(self, user: str) -> None:
+        """The user has none."""
+
+    def refresh(self, name: str) -> None:
+        """The account of this user, or of everybody below this name, changed."""
+
+    def pick(self, lots: Lots) -> str | None:
+        """Who is next, or None."""
+
+
+class FairSlot:
+    """Who is next by an account."""
+
+    def __init__(self, account: Account) -> None:
+        self._index = account.index()
+
+    def put(self, user: str, head: Head | None, count: int) -> None:
+        self._index.put(user, head)
+
+    def discard(self, user: str) -> None:
+        self._index.discard(user)
+
+    def refresh(self, name: str) -> None:
+        self._index.refresh(name)
+
+    def pick(self, lots: Lots) -> str | None:
+        return self._index.pick()
+
+
+class LongestSlot:
+    """Who has most.
+
+    >>> slot = LongestSlot()
+    >>> slot.put("alice", None, 2); slot.put("bob", None, 5)
+    >>> slot.pick(lambda n: 0.0)
+    'bob'
+    """
+
+    def __init__(self) -> None:
+        self._heap = KeyHeap()
+
+    def put(self, user: str, head: Head | None, count: int) -> None:
+        self._heap.put(user, -count)
+
+    def discard(self, user: str) -> None:
+        self._heap.discard(user)
+
+    def refresh(self, name: str) -> None:
+        """Accounts do not count."""
+
+    def pick(self, lots: Lots) -> str | None:
+        first = self._heap.first()
+        return None if first is None else first[1]
+
+
+class SampleSlot:
+    """The longer of two drawn at random (Mitzenmacher 2001: two choices are nearly as good as all).
+
+    >>> slot = SampleSlot()
+    >>> slot.put("alice", None, 2); slot.put("bob", None, 5)
+    >>> slot.pick(lambda n: 0.0), slot.pick(lambda n: 0.9)
+    ('bob', 'bob')
+    """
+
+    def __init__(self) -> None:
+        self._users: list[str] = []
+        self._places: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+
+    def put(self, user: str, head: Head | None, count: int) -> None:
+        if user not in self._places:
+            self._places[user] = len(self._users)
+            self._users.append(user)
+        self._counts[user] = count
+
+    def discard(self, user: str) -> None:
+        place = self._places.pop(user, None)
+        if place is None:
+            return
+        del self._counts[user]
+        last = self._users.pop()
+        if last != user:
+            self._users[place] = last
+            self._places[last] = place
+
+    def refresh(self, name: str) -> None:
+        """Accounts do not count."""
+
+    def pick(self, lots: Lots) -> str | None:
+        users = self._users
+        if not users:
+            return None
+        first = int(lots(0) * len(users))
+        second = (first + 1 + int(lots(1) * (len(users) - 1))) % len(users)
+        return min(users[first], users[second], key=lambda user: (-self._counts[user], user))
+
+
+@attrs.frozen
+class ViewKey:
+    """Which users, and who is next among them: classes of workers with the same key share a view."""
+
+    patterns: tuple[str, ...] | None
+    """Names or globs; None: everybody."""
+    without: tuple[str, ...] | None = ()
+    """Except these."""
+    order: str = "fair"
+    """`fair`, `longest` or `random_two`."""
+    stolen: bool = False
+    """Whether the worker is not one of the users' own."""
+
+
+def view_keys(worker_class: WorkerClass, stealing: str) -> list[ViewKey]:
+    """The views of a class, in the order in which it looks at them.
+
+    >>> [key.patterns for key in view_keys(WorkerClass(frozenset(), ("alice",), ("b*", "carol")), "listed")]
+    [('alice',), ('b*',), ('carol',)]
+    """
+    own = ViewKey(worker_class.users)
+    steals = worker_class.steals
+    if worker_class.users is None or not steals or stealing == "none":
+        return [own]
+    if stealing == "listed":
+        return [own, *(ViewKey((entry,), worker_class.users, "fair", True) for entry in steals)]
+    return [own, ViewKey(steals, worker_class.users, stealing, True)]
+
+
+class View:
+    """A set of users, and who of them is next for each kind."""
+
+    def __init__(self, key: ViewKey) -> None:
+        self.key = key
+        self.kinds: set[str] = set()
+        """What the workers that look at it can run."""
+        self.slots: dict[str, Slot] = {}
+        self._matches = _matcher(key.patterns)
+        self._excludes = _matcher(key.without)
+
+    def holds(self, user: str) -> bool:
+        """Whether the user is in this view."""
+        return self._matches(user) and not self._excludes(user)
+
+    def new_slot(self, account: Account, limited: bool) -> Slot:
+        """A slot for a kind: by the account, unless the view has an order of its own and no limit is shared."""
+        if self.key.order == "longest" and not limited:
+            return LongestSlot()
+        if self.key.order == "random_two" and not limited:
+            return SampleSlot()
+        return FairSlot(account)
+
+
+def _matcher(patterns: tuple[str, ...] | None) -> Callable[[str], Any]:
+    if patterns is None:
+        return lambda user: True
+    if not patterns:
+        return lambda user: False
+    return re.compile("|".join(translate(pattern) for pattern in patterns)).fullmatch
+
+
+class Reach:
+    """Which users some worker can reach: a graph from the pool over worker classes to users.
+
+    >>> reach = Reach()
+    >>> reach.set_classes([WorkerClass(frozenset(), users=("a*",))], "none")
+    >>> reach.add("alice"), reach.add("bob"), reach.unreachable()
+    (True, False, ['bob'])
+    """
+
+    _POOL = ("pool",)
+
+    def __init__(self) -> None:
+        # Imported here, because it takes longer than all the rest and few runtimes have assignments.
+        import networkx
+
+        self._networkx = networkx
+        self._graph: networkx.DiGraph[Any] = networkx.DiGraph()
+        self._users: dict[str, None] = {}
+        self._views: list[tuple[WorkerClass, View]] = []
+        self._graph.add_node(self._POOL)
+
+    def set_classes(self, classes: Iterable[WorkerClass], stealing: str) -> None:
+        """From now on there are workers of these classes and no others."""
+        self._graph.remove_nodes_from([node for node in self._graph if node != self._POOL])
+        self._views = [(found, View(key)) for found in classes for key in view_keys(found, stealing)]
+        for user in self._users:
+            self._connect(user)
+
+    def add(self, user: str) -> bool:
+        """There is such a user: whether anybody reaches it."""
+        self._users[user] = None
+        self._connect(user)
+        return bool(self._graph.in_degree(user))
+
+    def remove(self, user: str) -> None:
+        """There is no such user any more."""
+        if user in self._users:
+            del self._users[user]
+            self._graph.remove_node(user)
+
+    def unreachable(self) -> list[str]:
+        """The users that no path leads to, sorted."""
+        reached = self._networkx.descendants(self._graph, self._POOL)
+        return sorted(user for user in self._users if user not in reached)
+
+    def _connect(self, user: str) -> None:
+        self._graph.add_node(user)
+        for found, view in self._views:
+            if view.holds(user):
+                self._graph.add_edge(self._POOL, found)
+                self._graph.add_edge(found, user)
