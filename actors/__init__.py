@@ -12,12 +12,22 @@ from actors.errors import (
     QueueFull,
     UnknownTask,
 )
+from actors.explain import Block, Explanation, explain
 from actors.limits import Limit
 from actors.policies import ORDERING, SHARING
 from actors.policies.deficit import Deficit
 from actors.policies.fair import WeightedFair
 from actors.policies.noisy import NoisyNeighbour
-from actors.policies.ordering import Aging, Arrival, OrderingPolicy, Strict
+from actors.policies.ordering import (
+    Accumulating,
+    Aging,
+    Arrival,
+    Deadline,
+    MovingOrder,
+    NaiveScore,
+    OrderingPolicy,
+    Strict,
+)
 from actors.policies.sharing import Account, Capped, Claims, Fifo, Index, KeyIndex, SharingPolicy
 from actors.policies.turns import Lottery, RoundRobin
 from actors.retry import RetryPolicy
@@ -29,16 +39,20 @@ __all__ = [
     "SHARING",
     "TRANSITIONS",
     "Account",
+    "Accumulating",
     "ActorFailed",
     "Aging",
     "Arrival",
     "Attempt",
+    "Block",
     "Capped",
     "Cause",
     "Change",
     "Claims",
+    "Deadline",
     "Deficit",
     "EvenhandError",
+    "Explanation",
     "Fifo",
     "Index",
     "InvalidConfig",
@@ -50,6 +64,8 @@ __all__ = [
     "Livelock",
     "Lottery",
     "MailboxFull",
+    "MovingOrder",
+    "NaiveScore",
     "NoisyNeighbour",
     "Noted",
     "Notes",
@@ -66,5 +82,6 @@ __all__ = [
     "Task",
     "UnknownTask",
     "WeightedFair",
+    "explain",
     "next_status",
 ]

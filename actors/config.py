@@ -20,13 +20,17 @@ from actors.policies.fair import WeightedFair
 from actors.policies.ordering import Aging, OrderingPolicy
 from actors.policies.sharing import SharingPolicy
 from actors.policies.stealing import STEALING
+from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.retry import RetryPolicy
 from actors.task import Priority
-from actors.validators import greater_than, one_of, or_none, whole
+from actors.validators import finite, greater_than, one_of, or_none, whole
 
 __all__ = ["KindSettings", "Settings", "make_converter", "structure"]
 
 T = TypeVar("T")
+
+WHEN_FULL = ("reject", "wait", "drop_oldest")
+"""What a full door can do."""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +77,18 @@ class Settings:
     """Workers a task may take down before it is dead-lettered."""
     admitted_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
     """Tasks admitted and not yet ended; None: no bound."""
+    admitted_per_user_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
+    """Of those, tasks of one user; None: no bound."""
+    admission_share: float | None = attrs.field(default=8.0, validator=or_none(greater_than(0)))
+    """Where `admitted_max` is set: what a user may hold, as a multiple of the room still free; None: all of it."""
+    when_full: str = attrs.field(default="reject", validator=one_of(WHEN_FULL))
+    """What becomes of a submit that finds no room: it is refused, or waits, or somebody's oldest task makes room."""
+    keep_completed_seconds: float | None = attrs.field(default=3600.0, validator=or_none(finite(0)))
+    """How long a completed task can be looked up; None: for ever."""
+    keep_failed_seconds: float | None = attrs.field(default=7200.0, validator=or_none(finite(0)))
+    """How long a failed one can."""
+    keep_cancelled_seconds: float | None = attrs.field(default=1800.0, validator=or_none(finite(0)))
+    """How long a cancelled one can."""
     payload_bytes_max: int = attrs.field(default=256 * 1024, validator=whole(0))
     """The size of a payload, encoded as JSON."""
 
@@ -85,6 +101,13 @@ class Settings:
     def kind(self, name: str) -> KindSettings:
         """The settings of a kind."""
         return self.kinds.get(name, _DEFAULT_KIND)
+
+    def limits(self) -> dict[str, Limit]:
+        """Every limit that holds something, by the key that restraints.py gives it."""
+        limits = {EVERYTHING: self.limit}
+        limits |= {kind_key(kind): settings.limit for kind, settings in self.kinds.items()}
+        limits |= {user_key(user): limit for user, limit in self.user_limits.items()}
+        return {key: limit for key, limit in limits.items() if limit.holds}
 
     def weight(self, user: str) -> float:
         """The weight of a user."""

@@ -17,14 +17,16 @@ import attrs
 
 from actors.actor import NEVER
 from actors.config import Settings
-from actors.limits import ALWAYS, Gauge, Limit
+from actors.limits import Gauge, Limit
 from actors.messages import Head, Ready, WorkerClass
 from actors.policies.heaps import KeyHeap
-from actors.policies.sharing import Account, CapsUsers
-from actors.policies.stealing import Lots, Reach, View, ViewKey, view_keys
+from actors.policies.reach import Watch
+from actors.policies.sharing import Account, CapsUsers, Gauged
+from actors.policies.stealing import Lots, View, ViewKey, view_keys
+from actors.restraints import EVERYTHING, Restraints, kind_key, user_key
 from actors.table import Notes
 
-__all__ = ["Choice", "Demand"]
+__all__ = ["Choice", "Demand", "Standing"]
 
 
 @attrs.frozen
@@ -36,6 +38,32 @@ class Choice:
     stolen: bool
 
 
+@attrs.frozen
+class Standing:
+    """How a user stands with one of its kinds: all that may hold such a task back, besides the task itself.
+
+    >>> Standing().handled
+    True
+    """
+
+    paused: tuple[str, ...] = ()
+    """What is paused: `all`, `kind/...`, `user/...`."""
+    limited: tuple[tuple[str, float], ...] = ()
+    """What is at its limit, and when it is free again; infinity: when something ends."""
+    handled: bool = True
+    """Whether any worker runs this kind."""
+    reachable: bool = True
+    """Whether any worker that runs this kind may serve this user."""
+    idle: bool = True
+    """Whether such a worker is idle."""
+    front: str | None = None
+    """Whose turn it is, if it is another's."""
+    gap: float | None = None
+    """By how much, in seconds of work per weight, where the policy counts that."""
+    competing: frozenset[str] = frozenset()
+    """The user's kinds that go by rank with this one: neither held back nor limited, and run by the same workers."""
+
+
 @attrs.define(eq=False)
 class _User:
     name: str
@@ -44,6 +72,8 @@ class _User:
     counts: dict[str, int] = attrs.Factory(dict)
     heads: dict[str, Head] = attrs.Factory(dict)
     running: dict[str, int] = attrs.Factory(dict)
+    placed: set[str] = attrs.Factory(set)
+    """The kinds in whose slots it is."""
 
 
 @attrs.define(eq=False)
@@ -61,25 +91,26 @@ class Demand:
         self._settings = settings
         self._notes = notes
         self._weights: dict[str, float] = dict(settings.weights) | notes.under("weight/")
-        self._limits: dict[str, Limit] = {key: Limit(*saved) for key, saved in notes.under("limit/").items()}
-        self._paused: set[str] = set(notes.under("paused/"))
         policy = settings.sharing
-        self._cap = policy.user_concurrency_max if isinstance(policy, CapsUsers) else None
-        self._sees_heads = policy.sees_heads
+        cap = policy.user_concurrency_max if isinstance(policy, CapsUsers) else None
+        self._restraints = Restraints(settings.limits(), cap, notes)
         self._users: dict[str, _User] = {}
         self._kinds: dict[str, _Kind] = {}
+        self._limited: dict[str, _Kind] = {}
+        """Those of them that have an account of their own."""
         self._views: dict[ViewKey, View] = {}
         self._classes: dict[WorkerClass, list[View]] = {}
+        self._looks_closely = True
+        self._handled: frozenset[str] = frozenset()
+        """Kinds that some worker can run."""
         self._throttled = KeyHeap()
         """Users out of permits, by when they have one again."""
         self._in_flight = 0
         self._frozen = False
-        self._reach: Reach | None = None
-        self.reach_changes: list[tuple[str, bool]] = []
-        """Users that became unreachable (True) or reachable (False); whoever reads it clears it."""
-        self._unreachable: set[str] = set(notes.under("unreachable/"))
+        self.watch = Watch(settings.stealing, notes)
+        """Who is unreachable."""
         self._pool = policy.start(notes.within("pool/"), self)
-        self._everything = self._gauge("all", settings.limit)
+        self._everything = self._restraints.gauge(EVERYTHING)
 
     # What accounts may ask
 
@@ -114,6 +145,9 @@ class Demand:
             for view in views:
                 view.kinds |= found.kinds
             self._classes[found] = views
+        self._handled = frozenset().union(*(found.kinds for found in self._classes))
+        fair = all(key.order == "fair" for key in self._views)
+        self._looks_closely = self._settings.sharing.sees_heads or not fair
         for user in self._users.values():
             user.views = [view for view in self._views.values() if view.holds(user.name)]
         self.reindex(now)
@@ -122,11 +156,22 @@ class Demand:
         """Every class of workers, in a fixed order."""
         return list(self._classes)
 
-    def tell(self, ready: Ready) -> None:
-        """Take down what a shard says it has; `reindex_user` makes it count."""
+    def hear(self, ready: Ready, now: float) -> None:
+        """A shard says what it has."""
+        if self.tell(ready):
+            self.reindex_user(ready.user, now, ready.counts)
+
+    def tell(self, ready: Ready) -> bool:
+        """Take down what a shard says it has; True if `reindex_user` must make it count.
+
+        A count that only goes up or down moves nobody, unless somebody looks at heads or at counts.
+        """
         user = self._user(ready.user)
+        stale = self._looks_closely or user.gauge.limit.holds
         for kind, count in ready.counts.items():
-            difference = count - user.counts.get(kind, 0)
+            before = user.counts.get(kind, 0)
+            stale = stale or not (before and count)
+            difference = count - before
             self._kind(kind).waiting += difference
             self._in_flight += difference
             if count:
@@ -138,6 +183,7 @@ class Demand:
             user.heads.update(ready.heads)
         if ready.running is not None:
             self._set_running(user, ready.running)
+        return stale
 
     def forget(self, name: str, now: float) -> None:
         """The user has nothing ready, until its shard says otherwise."""
@@ -149,7 +195,7 @@ class Demand:
 
     def choose(self, worker_class: WorkerClass, now: float, lots: Lots) -> Choice | None:
         """Who a worker of this class should serve now, or None. Changes nothing."""
-        if "all" in self._paused or self._everything.free_at() > now:
+        if EVERYTHING in self._restraints.paused or self._everything.free_at() > now:
             return None
         for view in self._classes[worker_class]:
             turns: dict[str, str] = {}
@@ -163,16 +209,18 @@ class Demand:
         return None
 
     def _offer(self, view: View, worker_class: WorkerClass, turns: dict[str, str]) -> Choice:
-        """The best of those whose turn it is, with every kind that it may start: its own turn at a limited one."""
+        """The best of those whose turn it is, with every kind it may start, a limited one only at its own turn there.
+
+        Kinds it is not known to have are offered too: a better task may have come whose word is still under way.
+        """
         if len(turns) == 1:
             ((_, best),) = turns.items()
         else:
             best = min(turns.items(), key=lambda turn: (self._rank(view, *turn), turn[1]))[1]
         kinds = [
             kind
-            for kind in self._users[best].counts
-            if kind in worker_class.kinds
-            and (turns.get(kind) == best if self._kinds[kind].account is not None else self._open_kind(kind))
+            for kind in worker_class.kinds
+            if (turns.get(kind) == best if self._kind(kind).account is not None else self._open_kind(kind))
         ]
         return Choice(best, frozenset(kinds), view.key.stolen)
 
@@ -184,8 +232,10 @@ class Demand:
 
     def wakes_at(self, now: float) -> float:
         """When a limit that holds something back opens by itself, or NEVER."""
+        if self._everything.bucket is None and not self._limited and not self._throttled:
+            return NEVER
         times = [self._everything.free_at()] if self._in_flight else []
-        times += [kind.gauge.free_at() for kind in self._kinds.values() if kind.account is not None and kind.waiting]
+        times += [kind.gauge.free_at() for kind in self._limited.values() if kind.waiting]
         if (first := self._throttled.first()) is not None:
             times.append(first[0])
         return min((at for at in times if now < at < math.inf), default=NEVER)
@@ -196,6 +246,50 @@ class Demand:
             self._throttled.discard(first[1])
             self.reindex_user(first[1], now)
 
+    # For those who want to know
+
+    def standing(self, user: str, kind: str, now: float, idle: Iterable[WorkerClass] = ()) -> Standing:
+        """How a user stands with a kind, with workers of these classes idle."""
+        able = [found for found in self._classes if kind in found.kinds]
+        serving = [found for found in able if any(view.holds(user) for view in self._classes[found])]
+        idle = set(idle)
+        front = self._front(user, kind, serving)
+        gap = self._pool.gap(user, front) if front is not None and isinstance(self._pool, Gauged) else None
+        return Standing(
+            paused=tuple(key for key in _keys(user, kind) if key in self._restraints.paused),
+            limited=self._limits_of(user, kind, now),
+            handled=bool(able),
+            reachable=bool(serving),
+            idle=any(found in idle for found in serving),
+            front=front,
+            gap=gap,
+            competing=self._competing(user, kind, serving),
+        )
+
+    def _limits_of(self, name: str, kind: str, now: float) -> tuple[tuple[str, float], ...]:
+        free_at = {key: self._restraints.gauge(key).free_at() for key in _keys(name, kind)}
+        return tuple((key, at) for key, at in free_at.items() if at > now)
+
+    def _front(self, name: str, kind: str, serving: list[WorkerClass]) -> str | None:
+        """Whose turn it is in the first slot of this kind that the user is in, if it is another's."""
+        user = self._users.get(name)
+        for view in () if user is None else user.views:
+            slot = view.slots.get(kind)
+            if slot is not None and (front := slot.pick(lambda n: 0.0)) is not None:
+                return None if front == name else front
+        return None
+
+    def _competing(self, name: str, kind: str, serving: list[WorkerClass]) -> frozenset[str]:
+        user = self._users.get(name)
+        if user is None:
+            return frozenset()
+        beside = frozenset().union(*(found.kinds for found in serving)) if serving else frozenset()
+        return frozenset(
+            other
+            for other in user.counts
+            if other in beside and self._open_kind(other) and not self._kinds[other].account
+        )
+
     # What was started and what ended
 
     def start(self, name: str, kind: str, cost: float, now: float) -> None:
@@ -203,10 +297,7 @@ class Demand:
         user, found = self._user(name), self._kind(kind)
         user.running[kind] = user.running.get(kind, 0) + 1
         self._in_flight += 1
-        for key, gauge in (("all", self._everything), ("kind/" + kind, found.gauge), ("user/" + name, user.gauge)):
-            gauge.take(now)
-            if gauge.bucket is not None:
-                self._notes["bucket/" + key] = gauge.bucket.full_at
+        self._restraints.take(name, kind, now)
         self._pool.charge(name, cost, now)
         if found.account is not None:
             found.account.charge(name, cost, now)
@@ -219,12 +310,14 @@ class Demand:
         if not user.running[kind]:
             del user.running[kind]
         self._in_flight -= 1
-        for gauge in (self._everything, found.gauge, user.gauge):
-            gauge.running -= 1
+        self._restraints.add(name, kind, -1)
         self._pool.correct(name, difference, now)
         if found.account is not None:
             found.account.correct(name, difference, now)
         self._refresh(name)
+        if user.gauge.limit.holds or not user.counts:
+            self.reindex_user(name, now)
+        self._forget_kind(kind, found)
 
     def _refresh(self, name: str) -> None:
         for view in self._views.values():
@@ -236,47 +329,37 @@ class Demand:
         for kind in {**user.running, **running}:
             difference = running.get(kind, 0) - user.running.get(kind, 0)
             self._in_flight += difference
-            for gauge in (self._everything, self._kind(kind).gauge, user.gauge):
-                gauge.running += difference
+            self._restraints.add(user.name, kind, difference)
         user.running = {kind: count for kind, count in running.items() if count}
 
     # What people change
 
     def pause(self, key: str, now: float) -> None:
         """Start nothing of `all`, `kind/...` or `user/...`."""
-        self._paused.add(key)
-        self._notes["paused/" + key] = True
+        self._restraints.pause(key)
         self._reindex_key(key, now)
 
     def resume(self, key: str, now: float) -> None:
         """Start them again; not an error if they were not paused."""
-        if key in self._paused:
-            self._paused.remove(key)
-            del self._notes["paused/" + key]
-            self._reindex_key(key, now)
+        self._restraints.resume(key)
+        self._reindex_key(key, now)
 
     def set_weight(self, name: str, weight: float) -> None:
         """Weigh a user, or everybody below a name, anew, with what is queued already."""
         before = self.weight(name)
         self._weights[name] = weight
         self._notes["weight/" + name] = weight
-        for account in (self._pool, *(kind.account for kind in self._kinds.values() if kind.account is not None)):
+        for account in (self._pool, *(kind.account for kind in self._limited.values())):
+            assert account is not None, "a limited kind has an account"
             account.reweigh(name, before, weight)
         self._refresh(name)
 
     def set_limit(self, key: str, limit: Limit, now: float) -> None:
         """Hold `all`, `kind/...` or `user/...` to another limit."""
-        self._limits[key] = limit
-        self._notes["limit/" + key] = (limit.rate_limit, limit.concurrency_max)
+        self._restraints.set_limit(key, limit, now)
         role, _, name = key.partition("/")
-        if role == "all":
-            self._everything.set(limit, now)
-        elif role == "kind":
-            found = self._kind(name)
-            found.gauge.set(limit, now)
-            self._set_account(name, found)
-        elif (user := self._users.get(name)) is not None:
-            user.gauge.set(self._with_cap(limit), now)
+        if role == "kind":
+            self._set_account(name, self._kind(name))
         self._reindex_key(key, now)
 
     # Indexes
@@ -294,7 +377,7 @@ class Demand:
         """Put everybody in place. By name, because the order of the table of users is another one after a restart."""
         if self._frozen:
             return
-        self._set_reach()
+        self.watch.look(self._classes, self._users)
         for name in sorted(self._users):
             self.reindex_user(name, now)
 
@@ -310,7 +393,9 @@ class Demand:
             if eligible and self._open_kind(kind) and any(kind in view.kinds for view in user.views)
         }
         self._activate(user, servable, now)
-        for kind in self._kinds if kinds is None else kinds:
+        if kinds is None or user.gauge.limit.holds:
+            kinds = user.placed | user.counts.keys()
+        for kind in kinds:
             self._place(user, kind, kind in servable)
         if not user.counts and not user.gauge.running:
             self._drop_user(user)
@@ -327,8 +412,12 @@ class Demand:
 
     def _place(self, user: _User, kind: str, servable: bool) -> None:
         found = self._kind(kind)
-        if not servable and found.account is not None:
-            found.account.deactivate(user.name)
+        if servable:
+            user.placed.add(kind)
+        else:
+            user.placed.discard(kind)
+            if found.account is not None:
+                found.account.deactivate(user.name)
         for view in user.views:
             slot = view.slots.get(kind)
             if servable and kind in view.kinds:
@@ -338,9 +427,10 @@ class Demand:
                 slot.put(user.name, user.heads.get(kind), user.counts[kind])
             elif slot is not None:
                 slot.discard(user.name)
+        self._forget_kind(kind, found)
 
     def _eligible(self, user: _User, now: float) -> bool:
-        if not user.counts or ("user/" + user.name) in self._paused:
+        if not user.counts or user_key(user.name) in self._restraints.paused:
             return False
         free_at = user.gauge.free_at()
         if now < free_at < math.inf:
@@ -348,7 +438,7 @@ class Demand:
         return free_at <= now
 
     def _open_kind(self, kind: str) -> bool:
-        return ("kind/" + kind) not in self._paused
+        return kind_key(kind) not in self._restraints.paused
 
     def _reindex_key(self, key: str, now: float) -> None:
         role, _, name = key.partition("/")
@@ -363,82 +453,48 @@ class Demand:
     def _user(self, name: str) -> _User:
         user = self._users.get(name)
         if user is None:
-            gauge = self._gauge("user/" + name, self._settings.user_limits.get(name))
-            gauge.set(self._with_cap(gauge.limit), 0.0)
-            user = _User(name, [view for view in self._views.values() if view.holds(name)], gauge)
-            self._users[name] = user
-            if self._reach is not None and not self._reach.add(name) and not self._frozen:
-                self._set_unreachable(name, True)
+            views = [view for view in self._views.values() if view.holds(name)]
+            user = self._users[name] = _User(name, views, self._restraints.gauge(user_key(name)))
+            if not self._frozen:
+                self.watch.add(name)
         return user
 
     def _drop_user(self, user: _User) -> None:
         del self._users[user.name]
         self._throttled.discard(user.name)
-        if self._reach is not None:
-            self._reach.remove(user.name)
-        if user.name in self._unreachable:
-            self._unreachable.remove(user.name)
-            del self._notes["unreachable/" + user.name]
-        bucket = "bucket/user/" + user.name
-        if bucket in self._notes and user.gauge.bucket is None:
-            del self._notes[bucket]
+        self._restraints.forget(user_key(user.name))
+        self.watch.remove(user.name)
 
     def _kind(self, name: str) -> _Kind:
         found = self._kinds.get(name)
         if found is None:
-            found = self._kinds[name] = _Kind(self._gauge("kind/" + name, self._settings.kind(name).limit))
+            found = self._kinds[name] = _Kind(self._restraints.gauge(kind_key(name)))
             self._set_account(name, found)
         return found
 
+    def _forget_kind(self, name: str, found: _Kind) -> None:
+        """Nobody can run it, nobody has any and nothing limits it: whoever makes up names must not fill the memory."""
+        if not (found.waiting or found.gauge.running or found.account is not None) and name not in self._handled:
+            self._kinds.pop(name, None)
+            self._restraints.forget(kind_key(name))
+
     def _set_account(self, name: str, found: _Kind) -> None:
         """Give a limited kind an account and take it from one that is not; its slots are made anew."""
-        room = self._notes.within(f"kind/{name}/")
+        # The length keeps the rooms of `a` and `a/b` apart.
+        room = self._notes.within(f"kind/{len(name)}/{name}/")
         if found.gauge.limit.holds == (found.account is not None):
             return
         if found.gauge.limit.holds:
             found.account = self._settings.sharing.start(room, self)
+            self._limited[name] = found
         else:
             found.account = None
+            del self._limited[name]
             for key in room.under(""):
                 del room[key]
         for view in self._views.values():
             view.slots.pop(name, None)
 
-    def _gauge(self, key: str, limit: Limit | None) -> Gauge:
-        limit = self._limits.get(key, limit or Limit())
-        return Gauge(limit, self._notes.get("bucket/" + key, ALWAYS))
 
-    def _with_cap(self, limit: Limit) -> Limit:
-        caps = [cap for cap in (limit.concurrency_max, self._cap) if cap is not None]
-        return Limit(limit.rate_limit, min(caps, default=None))
-
-    # Who can be reached
-
-    def _set_reach(self) -> None:
-        """Without assignments every worker reaches everybody, and nobody needs a graph to know."""
-        if self._reach is None:
-            if all(found.users is None for found in self._classes):
-                return
-            self._reach = Reach()
-        for name in self._users:
-            self._reach.add(name)
-        self._reach.set_classes(self._classes, self._settings.stealing)
-        now_unreachable = set(self._reach.unreachable())
-        for name in sorted(self._unreachable ^ now_unreachable):
-            self._set_unreachable(name, name in now_unreachable)
-
-    def _set_unreachable(self, name: str, unreachable: bool) -> None:
-        if unreachable == (name in self._unreachable):
-            return
-        if unreachable:
-            self._unreachable.add(name)
-            self._notes["unreachable/" + name] = True
-        else:
-            self._unreachable.remove(name)
-            del self._notes["unreachable/" + name]
-        self.reach_changes.append((name, unreachable))
-
-    @property
-    def unreachable(self) -> frozenset[str]:
-        """The users with work that no worker serves or may steal from."""
-        return frozenset(self._unreachable)
+def _keys(user: str, kind: str) -> tuple[str, str, str]:
+    return (EVERYTHING, kind_key(kind), user_key(user))

@@ -132,6 +132,10 @@ class Host:
         except Exception as error:
             raise ActorFailed(f"{address} could not be rebuilt: {type(error).__name__}: {error}") from error
 
+    def core(self, address: Address) -> Core | None:
+        """The core at an address, if it is in memory; to be looked at, not touched."""
+        return self._cores.get(address)
+
     def addresses(self) -> list[Address]:
         """Every actor now in memory, sorted."""
         return sorted(self._cores)

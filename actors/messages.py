@@ -38,6 +38,8 @@ __all__ = [
     "Head",
     "Idle",
     "Leased",
+    "Maintain",
+    "Maintained",
     "Message",
     "NothingDropped",
     "Outcome",
@@ -157,6 +159,13 @@ class Readmitted(_Message, frozen=True, gc=False):
 
     task_id: str
     user: str
+
+
+class Maintain(_Message, frozen=True, gc=False):
+    """Remove the ended tasks that were kept long enough, or, if asked, all of them."""
+
+    everything: bool = False
+    reply_to: Address | None = None
 
 
 # To a shard
@@ -398,10 +407,17 @@ class Refused(_Message, frozen=True):
 
 
 class Answered(_Message, frozen=True):
-    """What became of your cancel or requeue: no error means done."""
+    """What became of your cancel or requeue: no error means done, or under way if the task to be cancelled runs."""
 
     task_id: str
     error: Exception | None = None
+
+
+class Maintained(_Message, frozen=True, gc=False):
+    """The sweep that you asked for is over."""
+
+    removed: int
+    """How many tasks were removed since you asked."""
 
 
 Message = (
@@ -410,6 +426,7 @@ Message = (
     | Submit
     | Settled
     | Readmitted
+    | Maintain
     | Enqueue
     | Grant
     | Drop
@@ -435,4 +452,5 @@ Message = (
     | Accepted
     | Refused
     | Answered
+    | Maintained
 )

@@ -10,7 +10,20 @@ from msgspec.structs import replace
 
 from actors.task import Attempt, Cause, Change, Status, Task, next_status
 
-__all__ = ["cancel", "claim", "complete", "expire", "extend", "fail", "recover", "release", "requeue", "retry"]
+__all__ = [
+    "cancel",
+    "claim",
+    "complete",
+    "drop",
+    "expire",
+    "extend",
+    "fail",
+    "recover",
+    "release",
+    "request_cancel",
+    "requeue",
+    "retry",
+]
 
 
 def claim(task: Task, worker_id: str, lease_seconds: float, now: float) -> Task:
@@ -62,7 +75,7 @@ def release(task: Task, now: float) -> Task:
 
 
 def requeue(task: Task, reset_retries: bool, now: float) -> Task:
-    """An operator puts a failed or running task back, whatever its expiry said.
+    """An operator puts a failed or running task back, whatever its expiry or a cancel said.
 
     A new requeue epoch begins. With `reset_retries` it has all its retries again; without, it is promised one more
     execution and whatever retries it had left.
@@ -80,6 +93,7 @@ def requeue(task: Task, reset_retries: bool, now: float) -> Task:
         expires_at=None,
         completed_at=None,
         cause=None,
+        cancel_requested=False,
     )
 
 
@@ -94,9 +108,20 @@ def expire(task: Task, now: float) -> Task:
     return _end(task, Change.EXPIRE, "expired", now, cause=Cause.EXPIRED, error=error)
 
 
-def cancel(task: Task, now: float) -> Task:
-    """Its submitter no longer wants it; final."""
-    return _end(task, Change.CANCEL, "cancelled", now)
+def drop(task: Task, now: float) -> Task:
+    """It made room for another at a full door: a dead letter."""
+    error = "dropped to make room: the queue was full"
+    return _end(task, Change.DROP, "dropped", now, cause=Cause.DROPPED, error=error)
+
+
+def request_cancel(task: Task, now: float) -> Task:
+    """Its submitter no longer wants it, but it runs: its worker has the last word. Not a change of status."""
+    return replace(task, cancel_requested=True, updated_at=now)
+
+
+def cancel(task: Task, now: float, outcome: str = "cancelled", error: str | None = None) -> Task:
+    """Its submitter no longer wants it; final. If it ran, `outcome` and `error` say how that execution ended."""
+    return _end(task, Change.CANCEL, outcome, now, error=error)
 
 
 def _back_to_pending(

@@ -1,7 +1,13 @@
-"""The queue: the door. It validates, admits or refuses, numbers, and routes to the user's shard.
+"""The queue: validates, admits or refuses, numbers, and routes to the user's shard. It sweeps what has long ended.
 
-It owns what is known before a task has a shard: the bound on admitted tasks, the idempotency keys, the admission sequence
-and the running mean cost of each kind. All of it is noted, so that a restart forgets nothing that is still under way.
+It owns what is known before a task has a shard: who is inside (`door.py`), the idempotency keys, the admission sequence and the
+running mean cost of each kind. What becomes of a submit that finds no room is a setting: it is refused, or it waits until
+the fair order of the waiting room lets it in, or it waits for somebody's oldest task to be dropped (`pushout.py`). All of it
+is noted, so that a restart forgets nothing that is still under way.
+
+Whom to ask for a task is decided on what the table says. While tasks are on their way to or from it, that waits until nothing
+is under way: timers fire only when the mailbox is empty, so the queue asks to be woken now. Else a light user would lose a
+task to a burst that has not arrived yet.
 """
 
 import math
@@ -9,36 +15,70 @@ from typing import Any
 
 import msgspec
 
-from actors.actor import Draw, Effects
+from actors.actor import NEVER, Draw, Effects
 from actors.config import Settings
-from actors.errors import EvenhandError, InvalidTask, QueueFull
-from actors.messages import Accepted, Enqueue, Failed, Readmitted, Refused, Settled, Submit, Wake, shard_address
-from actors.table import Notes
-from actors.task import Priority, Task
-from actors.trace import SubmitRefused
-from actors.validators import user_name_fault
+from actors.door import Door
+from actors.errors import EvenhandError, InvalidTask
+from actors.messages import (
+    Accepted,
+    Address,
+    Drop,
+    Enqueue,
+    Failed,
+    Maintain,
+    Maintained,
+    NothingDropped,
+    Readmitted,
+    Refused,
+    Settled,
+    SetWeight,
+    Submit,
+    Wake,
+    shard_address,
+)
+from actors.pushout import Pushout
+from actors.retention import Retention
+from actors.table import Notes, Removed, Table
+from actors.task import Priority, Status, Task
+from actors.trace import SubmitRefused, Swept
+from actors.validators import number_fault, user_name_fault
+from actors.waiting import WaitingRoom
 
 __all__ = ["Queue"]
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 class Queue:
-    """The core of the queue actor."""
+    """The core of the queue actor. Without a table it has nothing to sweep and nobody to push out."""
 
     passive = False
 
-    def __init__(self, settings: Settings, notes: Notes) -> None:
+    def __init__(self, settings: Settings, notes: Notes, table: Table | None = None) -> None:
         self._settings = settings
         self._notes = notes
-        self._sequence, self._admitted = notes.get("door", (0, 0))
+        self._table = Table() if table is None else table
+        self._sequence: int = notes.get("sequence", 0)
+        self._door = Door(settings, notes)
+        self._room = WaitingRoom(notes.within("wait/"), self._door.closed + 1, self._door.needs, self._door.weight)
+        drops = settings.when_full == "drop_oldest"
+        self._pushout = Pushout(self._door, self._table, notes) if drops else None
+        self._retention = Retention(settings, self._table, notes)
+        self._due_at = NEVER
+        """When the next ended task is to be removed."""
+        self._wakes_at = NEVER
 
     def __repr__(self) -> str:
         bound = self._settings.admitted_max
-        return f"<Queue: {self._admitted} admitted of {'any number' if bound is None else bound}>"
+        waiting = f", {len(self._room)} users wait" if self._room else ""
+        return f"<Queue: {self._door.admitted} admitted of {'any number' if bound is None else bound}{waiting}>"
 
     def start(self, now: float) -> Effects:
-        return Effects()
+        effects = Effects()
+        self._due_at = self._retention.due_at()
+        self._set_timer(now, effects)
+        return effects
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
         effects = Effects()
@@ -46,40 +86,60 @@ class Queue:
             case Submit():
                 self._submit(message, now, effects)
             case Settled():
-                self._settled(message)
+                self._settled(message, now, effects)
             case Readmitted():
-                self._count_admitted(+1)
-            case Failed(message=Enqueue() as enqueue):
-                self._put_out(enqueue, EvenhandError(message.error), now, effects)
-            case Failed() | Wake():
-                pass
+                self._count(message.user, +1)
+                self._due_at = self._retention.due_at()
+            case NothingDropped():
+                self._had_nothing(message.user)
+            case SetWeight():
+                self._set_weight(message)
+            case Maintain():
+                self._retention.ask(message.reply_to, message.everything, now)
+                self._sweep(now, effects)
+            case Wake():
+                self._wakes_at = NEVER
+                self._sweep(now, effects)
+            case Failed():
+                self._told_failed(message, now, effects)
             case _:
                 raise TypeError(f"queue cannot handle {message!r}")
+        if self._room:
+            self._let_in(now, effects, quiet=type(message) is Wake)
+        self._set_timer(now, effects)
         return effects.keep(self._notes)
+
+    # A submit
 
     def _submit(self, submit: Submit, now: float, effects: Effects) -> None:
         try:
-            task = self._validated(submit, now)
-            known = self._known(task)
-            if known is None:
-                self._check_bounds()
+            self._check(submit)
+            task = self._task(submit, now)
         except EvenhandError as error:
             self._refuse(submit, error, now, effects)
             return
-        if known is not None:
-            if submit.reply_to is not None:
-                effects.hold(submit.reply_to, Accepted(submit.id, known))
+        full = self._door.refusal(submit.user)
+        if (known := self._known(task)) is not None:
+            self._accept(submit.id, submit.reply_to, known, effects)
+        elif self._room.join(submit):
             return
-        self._sequence = task.sequence
-        self._count_admitted(+1)
-        if task.idempotency_key is not None:
-            self._notes[_key_note(task)] = task.id
-        effects.send(shard_address(task.user), Enqueue(task, submit.reply_to))
+        elif full is None and submit.user not in self._room:
+            self._admit(task, submit.reply_to, effects)
+        elif full is not None and self._settings.when_full == "reject":
+            self._refuse(submit, full, now, effects)
+        else:
+            self._room.park(submit)
 
-    def _validated(self, submit: Submit, now: float) -> Task:
+    def _check(self, submit: Submit) -> None:
         if fault := user_name_fault(submit.user) or _kind_fault(submit.kind) or _key_fault(submit.idempotency_key):
             raise InvalidTask(fault)
-        self._check_payload(submit.payload)
+        if submit.payload is None:
+            return
+        size = _json_size(submit.payload)
+        if size > self._settings.payload_bytes_max:
+            raise InvalidTask(f"payload must be at most {self._settings.payload_bytes_max} bytes as JSON, got {size}")
+
+    def _task(self, submit: Submit, now: float) -> Task:
         run_after = _time("run_after", submit.run_after)
         return Task(
             id=submit.id,
@@ -99,23 +159,14 @@ class Queue:
             persist=submit.persist,
         )
 
-    def _check_payload(self, payload: Any) -> None:
-        if payload is None:
-            return
-        try:
-            size = len(_encode(payload))
-        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-            raise InvalidTask(f"payload must be a JSON value, got {type(payload).__name__}: {error}") from None
-        if size > self._settings.payload_bytes_max:
-            raise InvalidTask(f"payload must be at most {self._settings.payload_bytes_max} bytes as JSON, got {size}")
-
     def _cost(self, submit: Submit) -> float:
         if submit.cost is None:
             mean: float = self._notes.get("mean/" + submit.kind, (0, 1.0))[1]
             return mean
-        if not (isinstance(submit.cost, (int, float)) and math.isfinite(submit.cost) and submit.cost > 0):
-            raise InvalidTask(f"cost must be a finite number > 0, got {submit.cost!r}")
-        return float(submit.cost)
+        cost = _finite(submit.cost)
+        if cost is None or cost <= 0:
+            raise InvalidTask(f"cost must be a finite number > 0, got {_shown(submit.cost)}")
+        return cost
 
     def _known(self, task: Task) -> str | None:
         if task.idempotency_key is None:
@@ -123,37 +174,139 @@ class Queue:
         known: str | None = self._notes.get(_key_note(task))
         return known
 
-    def _check_bounds(self) -> None:
-        bound = self._settings.admitted_max
-        if bound is not None and self._admitted >= bound:
-            raise QueueFull(f"admitted tasks must be at most {bound}, got one more")
-
-    def _settled(self, settled: Settled) -> None:
-        if settled.ended:
-            self._count_admitted(-1)
-        if settled.outcome == "completed" and settled.used_seconds > 0:
-            count, mean = self._notes.get("mean/" + settled.kind, (0, 1.0))
-            mean = (mean * count + settled.used_seconds) / (count + 1)
-            self._notes["mean/" + settled.kind] = (count + 1, mean)
-
-    def _put_out(self, enqueue: Enqueue, error: EvenhandError, now: float, effects: Effects) -> None:
-        """The shard could not take the task: it was never admitted, and its submitter must not wait for ever."""
-        task = enqueue.task
-        self._count_admitted(-1)
+    def _admit(self, task: Task, reply_to: Address | None, effects: Effects) -> None:
+        self._sequence = self._notes["sequence"] = task.sequence
+        self._count(task.user, +1)
         if task.idempotency_key is not None:
-            del self._notes[_key_note(task)]
-        submit = Submit(id=task.id, user=task.user, kind=task.kind, reply_to=enqueue.reply_to)
-        self._refuse(submit, error, now, effects)
+            self._notes[_key_note(task)] = task.id
+        effects.send(shard_address(task.user), Enqueue(task, reply_to))
+
+    def _accept(self, submitted_id: str, reply_to: Address | None, task_id: str, effects: Effects) -> None:
+        """The submit means a task that is in already. Of a new one its shard tells the submitter."""
+        if reply_to is not None:
+            effects.hold(reply_to, Accepted(submitted_id, task_id))
 
     def _refuse(self, submit: Submit, error: EvenhandError, now: float, effects: Effects) -> None:
         effects.events.append(SubmitRefused(now, str(submit.user), str(submit.kind), str(error)))
         if submit.reply_to is not None:
             effects.send(submit.reply_to, Refused(submit.id, error))
 
-    def _count_admitted(self, difference: int) -> None:
-        self._admitted += difference
-        assert self._admitted >= 0, "more tasks ended than were admitted"
-        self._notes["door"] = (self._sequence, self._admitted)
+    # Those who wait
+
+    def _let_in(self, now: float, effects: Effects, quiet: bool) -> None:
+        """Let in whom the door would take, in their order; for the others, have a task dropped if that is the way."""
+        if self._pushout is not None and self._pushout.victim is not None:
+            # The answer first: who came in meanwhile would have had a task dropped for nothing.
+            return
+        while (user := self._room.first(self._door.free)) is not None:
+            self._enter(user, now, effects)
+        if self._pushout is not None and (quiet or self._settled_down()):
+            self._push_out(self._pushout, now, effects)
+
+    def _enter(self, user: str, now: float, effects: Effects) -> None:
+        parked = self._room.let_in(user)
+        task = self._task(parked.submit, now)
+        self._admit(task, parked.submit.reply_to, effects)
+        for submitted_id, reply_to in parked.joined:
+            self._accept(submitted_id, reply_to, task.id, effects)
+        if self._pushout is not None:
+            self._pushout.forget_tried()
+
+    def _push_out(self, pushout: Pushout, now: float, effects: Effects) -> None:
+        """Ask somebody to drop a task for the first who waits; turn away whomever nobody can make room for."""
+        while (user := self._room.first(self._door.closed)) is not None:
+            victim = pushout.open(user)
+            if victim is not None:
+                effects.send(shard_address(victim), Drop())
+                return
+            full = self._door.refusal(user)
+            assert full is not None, "whoever may enter has entered"
+            parked = self._room.turn_away(user)
+            self._refuse(parked.submit, full, now, effects)
+            for submitted_id, reply_to in parked.joined:
+                joined = msgspec.structs.replace(parked.submit, id=submitted_id, reply_to=reply_to)
+                self._refuse(joined, full, now, effects)
+            pushout.forget_tried()
+
+    def _settled_down(self) -> bool:
+        """Whether the table holds every task that the queue counts, and no other."""
+        counts = self._table.counts
+        return counts[Status.PENDING] + counts[Status.IN_PROGRESS] == self._door.admitted
+
+    def _had_nothing(self, user: str) -> None:
+        if self._pushout is not None:
+            self._pushout.had_nothing(user)
+
+    def _set_weight(self, message: SetWeight) -> None:
+        """The scheduler, who is told the same, answers; also that a weight is none."""
+        if number_fault("weight", message.weight) is None:
+            before = self._door.weight(message.user)
+            self._door.set_weight(message.user, float(message.weight))
+            self._room.reweigh(message.user, before, float(message.weight))
+            if self._pushout is not None:
+                self._pushout.refresh(message.user)
+
+    # What comes back
+
+    def _settled(self, settled: Settled, now: float, effects: Effects) -> None:
+        user = settled.user
+        if settled.ended:
+            self._count(user, -1)
+            self._due_at = self._retention.due_at()
+        elif self._pushout is not None:
+            self._pushout.refresh(user)
+        if settled.outcome == "completed" and settled.used_seconds > 0:
+            count, mean = self._notes.get("mean/" + settled.kind, (0, 1.0))
+            mean = (mean * count + settled.used_seconds) / (count + 1)
+            self._notes["mean/" + settled.kind] = (count + 1, mean)
+        elif settled.outcome == "dropped" and self._pushout is not None:
+            newcomer = self._pushout.dropped(user)
+            if newcomer is not None and self._door.may_replace(newcomer):
+                self._enter(newcomer, now, effects)
+
+    def _told_failed(self, failed: Failed, now: float, effects: Effects) -> None:
+        """A shard that crashed on a task never had it; one that crashed on a drop drops nothing; the rest needs nothing."""
+        match failed.message:
+            case Enqueue() as enqueue:
+                self._put_out(enqueue, EvenhandError(failed.error), now, effects)
+            case Drop():
+                self._had_nothing(failed.receiver.removeprefix(shard_address("")))
+
+    def _put_out(self, enqueue: Enqueue, error: EvenhandError, now: float, effects: Effects) -> None:
+        """The shard could not take the task: it was never admitted, and its submitter must not wait for ever."""
+        task = enqueue.task
+        self._count(task.user, -1)
+        if task.idempotency_key is not None:
+            del self._notes[_key_note(task)]
+        submit = Submit(id=task.id, user=task.user, kind=task.kind, reply_to=enqueue.reply_to)
+        self._refuse(submit, error, now, effects)
+
+    def _sweep(self, now: float, effects: Effects) -> None:
+        """Remove some of what is due, with its keys; if that was all, tell whoever asked."""
+        going, self._due_at = self._retention.sweep(now)
+        for task in going:
+            effects.records.append(Removed(task.id))
+            effects.events.append(Swept(now, task.identity))
+            if self._known(task) == task.id:
+                del self._notes[_key_note(task)]
+        self._retention.swept(len(going))
+        if self._due_at > now:
+            for reply_to, removed in self._retention.finish():
+                effects.hold(reply_to, Maintained(removed))
+
+    # Shared by the above
+
+    def _count(self, user: str, difference: int) -> None:
+        self._door.count(user, difference)
+        self._room.move(user)
+        if self._pushout is not None:
+            self._pushout.refresh(user)
+
+    def _set_timer(self, now: float, effects: Effects) -> None:
+        undecided = self._pushout is not None and self._pushout.victim is None and len(self._room) > 0
+        wakes_at = now if undecided else max(self._due_at, now)
+        if wakes_at != self._wakes_at and not (wakes_at <= now and self._wakes_at <= now):
+            self._wakes_at = effects.timer = wakes_at
 
 
 def _key_note(task: Task) -> str:
@@ -173,9 +326,46 @@ def _key_fault(key: object) -> str | None:
     return f"idempotency_key must be text that is not empty, got {key!r}"
 
 
+def _json_size(payload: Any) -> int:
+    """How many bytes the payload takes as JSON, which must say neither more nor less than the payload does."""
+    what = type(payload).__name__
+    try:
+        encoded = _encode(payload)
+        same = _decode(encoded) == payload
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidTask(f"payload must be a JSON value, got {what}: {error}") from None
+    if not same:
+        raise InvalidTask(f"payload must be a JSON value, got {what}: it would read back as another value")
+    return len(encoded)
+
+
 def _time(name: str, value: float | None) -> float | None:
     if value is None:
         return None
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-        raise InvalidTask(f"{name} must be a finite number of seconds, got {value!r}")
-    return float(value)
+    time = _finite(value)
+    if time is None:
+        raise InvalidTask(f"{name} must be a finite number of seconds, got {_shown(value)}")
+    return time
+
+
+def _finite(value: object) -> float | None:
+    """The number as a float, or None if it is none, or none that a float can hold."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _shown(value: object) -> str:
+    """A value in an error message, cut short: a number may have more digits than anybody wants, or Python prints."""
+    try:
+        shown = repr(value)
+    except ValueError:
+        return f"a number of more than {value.bit_length() * 3 // 10} digits" if isinstance(value, int) else "a value"
+    return shown if len(shown) <= _SHOWN_MAX else shown[:_SHOWN_MAX] + "..."
+
+
+_SHOWN_MAX = 64

@@ -18,7 +18,7 @@ import attrs
 
 from actors.actor import NEVER, Draw, Effects
 from actors.config import Settings
-from actors.demand import Demand
+from actors.demand import Demand, Standing
 from actors.errors import InvalidConfig
 from actors.limits import Limit
 from actors.messages import (
@@ -42,8 +42,9 @@ from actors.messages import (
     shard_address,
 )
 from actors.policies.stealing import Lots
+from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.table import Notes, Table
-from actors.trace import Paused, Reachable, Resumed, Reweighted, Unreachable
+from actors.trace import Paused, Reachable, Relimited, Resumed, Reweighted, Unreachable
 from actors.validators import number_fault
 
 __all__ = ["Scheduler"]
@@ -86,10 +87,10 @@ class Scheduler:
     def __repr__(self) -> str:
         return f"<Scheduler, epoch {self._epoch}: {self._demand.in_flight()} in flight, {len(self._idle_workers)} idle>"
 
-    @property
-    def demand(self) -> Demand:
-        """Who has work and whose turn it is; to be looked at, not touched."""
-        return self._demand
+    def standing(self, user: str, kind: str, now: float) -> Standing:
+        """How a user stands with a kind: what may hold such a task back."""
+        idle = [worker_class for worker_class, workers in self._idle.items() if workers]
+        return self._demand.standing(user, kind, now, idle)
 
     def start(self, now: float) -> Effects:
         effects = Effects()
@@ -124,28 +125,24 @@ class Scheduler:
     def _ready(self, message: Ready, now: float, effects: Effects) -> None:
         if message.epoch == self._epoch:
             self._awaited.discard(shard_address(message.user))
-        self._demand.tell(message)
-        self._demand.reindex_user(message.user, now, message.counts)
+        self._demand.hear(message, now)
 
     def _granted(self, message: Granted, now: float, effects: Effects) -> None:
         """Charged even if a restart came between: the work is under way."""
         user = message.left.user
         self._demand.start(user, message.kind, message.cost, now)
-        self._demand.tell(message.left)
-        self._demand.reindex_user(user, now)
+        self._demand.hear(message.left, now)
         if (closed := self._close(message.number)) is not None:
             self._set_used(closed.worker_id, closed.number, message.task_id)
 
     def _declined(self, message: Declined, now: float, effects: Effects) -> None:
-        self._demand.tell(message.left)
-        self._demand.reindex_user(message.left.user, now)
+        self._demand.hear(message.left, now)
         if (closed := self._close(message.number)) is not None:
             self._unused(closed, effects)
 
     def _settled(self, message: Settled, now: float, effects: Effects) -> None:
         difference = message.used_seconds - message.charged_seconds
         self._demand.settle(message.user, message.kind, difference, now)
-        self._demand.reindex_user(message.user, now)
         worker = message.worker_id
         if message.outcome in ("recovered", "crashed") and worker is not None and worker not in self._idle_workers:
             number, task_id = self._used.get(worker, (0, ""))
@@ -219,6 +216,7 @@ class Scheduler:
             self._answer(message.reply_to, effects, error)
             return
         self._demand.set_limit(_key(message.kind, message.user), limit, now)
+        effects.events.append(Relimited(now, message.kind, message.user, limit.rate_limit, limit.concurrency_max))
         self._answer(message.reply_to, effects)
 
     def _answer(self, reply_to: Address | None, effects: Effects, error: Exception | None = None) -> None:
@@ -285,9 +283,10 @@ class Scheduler:
             self._demand.set_classes(self._class_of.values(), now)
 
     def _report_reach(self, now: float, effects: Effects) -> None:
-        for user, unreachable in self._demand.reach_changes:
+        changes = self._demand.watch.changes
+        for user, unreachable in changes:
             effects.events.append(Unreachable(now, user) if unreachable else Reachable(now, user))
-        self._demand.reach_changes.clear()
+        changes.clear()
 
 
 def _lots(draw: Draw, worker: Address, number: int) -> Lots:
@@ -296,8 +295,8 @@ def _lots(draw: Draw, worker: Address, number: int) -> Lots:
 
 def _key(kind: str | None, user: str | None) -> str:
     if kind is not None:
-        return "kind/" + kind
-    return "all" if user is None else "user/" + user
+        return kind_key(kind)
+    return EVERYTHING if user is None else user_key(user)
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {

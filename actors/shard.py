@@ -4,19 +4,24 @@ It decides which of its user's tasks is next, hands it to a worker under a new t
 back. A report counts only for a running task under its current token; any other is refused, recorded, and changes
 nothing. So delivery is at least once, and exactly one outcome is accepted.
 
-Lanes are per kind, so a kind that nobody can run never hides another. CRITICAL tasks have a lane of their own, first come
-first served, before the rest, but after `critical_burst` of them in a row one other task goes first if any waits.
-Everything here is an index over the table: a crashed shard is rebuilt from it and carries on.
+A waiting task is cancelled at once. For a running one a cancel is a request: its worker is told to stop, and reports
+whichever came first. A result counts; any other end of that execution, a failure, a crash or a silent worker, ends the
+task as cancelled. An operator's requeue takes the request back.
+
+What waits lies in the backlog, which is an index over the table: a crashed shard is rebuilt from it and carries on.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from actors import moves
 from actors.actor import NEVER, Draw, Effects
+from actors.backlog import Backlog
 from actors.config import Settings
-from actors.errors import EvenhandError, InvalidTransition, UnknownTask
-from actors.lanes import Lane
+from actors.errors import EvenhandError, UnknownTask
 from actors.messages import (
     QUEUE,
     SCHEDULER,
@@ -27,27 +32,30 @@ from actors.messages import (
     Beat,
     Cancel,
     Declined,
+    Drop,
     Enqueue,
     ExpireLease,
     Failed,
     Finished,
     Grant,
     Granted,
-    Head,
     Leased,
+    NothingDropped,
     Readmitted,
     Ready,
     Requeue,
     Resync,
     Run,
     Settled,
+    Stop,
     Wake,
 )
 from actors.table import Notes, Table
-from actors.task import Cause, Priority, Status, Task
+from actors.task import Cause, Status, Task
 from actors.trace import (
     Admitted,
     Cancelled,
+    CancelRequested,
     Completed,
     DeadLettered,
     Extended,
@@ -61,7 +69,7 @@ from actors.trace import (
 
 __all__ = ["Shard"]
 
-_FACTS = (Settled, Readmitted, Granted, Declined)
+_FACTS = (Settled, Readmitted, NothingDropped, Granted, Declined)
 """Messages that must arrive: sent again if their receiver crashed on them."""
 
 
@@ -74,37 +82,30 @@ class Shard:
         self._table = table
         self._notes = notes
         self._epoch: int = table.notes(SCHEDULER).get("epoch", 1)
-        self._critical: dict[str, Lane] = {}
-        self._ordinary: dict[str, Lane] = {}
-        self._delayed = Lane(self._is_live)
-        self._expiring = Lane(self._is_live)
+        self._backlog = Backlog(settings, notes, self._is_live)
+        self._queue_drops = settings.when_full == "drop_oldest"
         self._written: dict[str, Task] = {}
         """Records made while handling this message, which the table does not hold yet."""
-        self._changed: dict[str, None] = {}
-        """Kinds whose ready count changed while handling this message."""
         self._wakes_at = NEVER
 
     def __repr__(self) -> str:
-        ready = sum(self._count(kind) for kind in self._ordinary)
-        return f"<Shard of {self._user}: {ready} ready, {len(self._delayed)} delayed>"
+        return f"<Shard of {self._user}: {self._backlog!r}>"
 
     @property
     def passive(self) -> bool:
-        return not self._ordinary and not len(self._delayed)
+        return self._backlog.empty
 
     @property
     def index_health(self) -> float:
         """Live entries as a part of all, over every lane; 1 when empty."""
-        lanes = [*self._critical.values(), *self._ordinary.values(), self._delayed, self._expiring]
-        entries = sum(lane.entries for lane in lanes)
-        return sum(len(lane) for lane in lanes) / entries if entries else 1.0
+        return self._backlog.health
 
     def start(self, now: float) -> Effects:
         """Index what the table holds, and say what is ready."""
         effects = Effects()
         for task in self._table.live(self._user):
             if task.status is Status.PENDING:
-                self._index(task, now)
+                self._backlog.add(task, now)
         self._finish(now, effects)
         return effects
 
@@ -114,7 +115,8 @@ class Shard:
             raise TypeError(f"shard cannot handle {message!r}")
         effects = Effects()
         self._written.clear()
-        self._catch_up(now, effects)
+        if self._wakes_at <= now:
+            self._catch_up(now, effects)
         handler(self, message, now, draw, effects)
         self._finish(now, effects)
         return effects
@@ -123,8 +125,7 @@ class Shard:
 
     def _enqueue(self, message: Enqueue, now: float, draw: Draw, effects: Effects) -> None:
         task = message.task
-        self._write(task, effects)
-        self._index(task, now)
+        self._wait(task, now, effects)
         effects.events.append(
             Admitted(
                 now,
@@ -145,29 +146,41 @@ class Shard:
     def _cancel(self, message: Cancel, now: float, draw: Draw, effects: Effects) -> None:
         def cancelled(task: Task) -> None:
             if task.status is Status.IN_PROGRESS:
-                raise InvalidTransition("a running task cannot be cancelled yet, only a pending one")
-            ended = moves.cancel(task, now)
-            self._write(ended, effects)
-            self._unindex(task, now)
+                self._request_cancel(task, now, effects)
+                return
+            self._write(moves.cancel(task, now), effects)
+            self._backlog.remove(task, now)
             effects.events.append(Cancelled(now, task.identity, task.token))
             self._settle(task, "cancelled", now, effects, ended=True)
 
         self._answer(message, cancelled, effects)
 
+    def _request_cancel(self, task: Task, now: float, effects: Effects) -> None:
+        """Tell the worker to stop; asked again, tell it again, for the first time may have been lost."""
+        if not task.cancel_requested:
+            self._write(moves.request_cancel(task, now), effects)
+            effects.events.append(CancelRequested(now, task.identity, task.token))
+        self._stop(task, effects)
+
     def _requeue(self, message: Requeue, now: float, draw: Draw, effects: Effects) -> None:
         def requeued(task: Task) -> None:
             back = moves.requeue(task, message.reset_retries, now)
             running = task.status is Status.IN_PROGRESS
-            self._write(back, effects)
-            self._index(back, now)
+            self._wait(back, now, effects)
             worker = task.worker_id if running else None
             effects.events.append(Requeued(now, back.identity, back.token, back.attempts, worker))
             if running:
                 self._settle(task, "requeued", now, effects, ended=False)
             else:
-                effects.send(QUEUE, Readmitted(task.id))
+                effects.send(QUEUE, Readmitted(task.id, task.user))
 
         self._answer(message, requeued, effects)
+
+    def _drop(self, message: Drop, now: float, draw: Draw, effects: Effects) -> None:
+        if (task := self._backlog.oldest()) is None:
+            effects.send(QUEUE, NothingDropped(self._user))
+        else:
+            self._end_unstarted(task, moves.drop(task, now), Cause.DROPPED, now, effects)
 
     def _answer(self, message: Cancel | Requeue, act: Callable[[Task], None], effects: Effects) -> None:
         error: EvenhandError | None = None
@@ -184,61 +197,24 @@ class Shard:
     # The turn
 
     def _grant(self, grant: Grant, now: float, draw: Draw, effects: Effects) -> None:
-        lane = self._choose(grant.kinds)
-        if lane is None:
-            for kind in grant.kinds:
-                self._changed[kind] = None
-            effects.send(SCHEDULER, Declined(grant.number, self._ready()))
+        task = self._backlog.choose(grant.kinds, now)
+        if task is None:
+            self._backlog.changed.update(dict.fromkeys(grant.kinds))
+            effects.send(SCHEDULER, Declined(grant.number, self._ready(now)))
             return
-        task = lane.head()
-        assert task is not None, "a chosen lane is not empty"
-        lane.pop()
         lease_seconds = self._settings.kind(task.kind).lease_seconds
         claimed = moves.claim(task, grant.worker_id, lease_seconds, now)
         self._write(claimed, effects)
-        if task.expires_at is not None:
-            self._expiring.forget()
-        self._changed[task.kind] = None
-        effects.events.append(Started(now, task.identity, claimed.token, claimed.attempts, grant.worker_id))
+        self._backlog.forget(task)
+        effects.events.append(
+            Started(now, task.identity, claimed.token, claimed.attempts, grant.worker_id, grant.stolen)
+        )
         run = Run(
             task.id, self._user, task.kind, claimed.token, claimed.attempts, task.payload, lease_seconds, grant.number
         )
         effects.hold(grant.worker_id, run)
         effects.send(SUPERVISOR, Leased(task.id, claimed.token, now + lease_seconds))
-        effects.send(SCHEDULER, Granted(grant.number, task.id, task.cost, self._ready()))
-
-    def _choose(self, kinds: frozenset[str]) -> Lane | None:
-        """The lane whose head is next: the critical one, unless its burst is spent while others wait.
-
-        The burst counts critical tasks that went before another this worker could have had, and ends when another
-        starts or none waits for anybody. A worker that has no other to choose from neither adds to it nor ends it.
-        """
-        critical = self._best(self._critical, kinds)
-        ordinary = self._best(self._ordinary, kinds)
-        burst_max = self._settings.critical_burst
-        burst: int = self._notes.get("burst", 0)
-        if ordinary is not None and (critical is None or (burst_max is not None and burst >= burst_max)):
-            self._set_burst(burst, 0)
-            return ordinary
-        if ordinary is not None:
-            self._set_burst(burst, burst + 1)
-        elif not any(self._ordinary.values()):
-            self._set_burst(burst, 0)
-        return critical
-
-    def _best(self, lanes: dict[str, Lane], kinds: frozenset[str]) -> Lane | None:
-        best: Lane | None = None
-        best_entry = None
-        for kind, lane in lanes.items():
-            if kind in kinds and (entry := lane.first()) is not None and (best_entry is None or entry < best_entry):
-                best, best_entry = lane, entry
-        return best
-
-    def _set_burst(self, before: int, burst: int) -> None:
-        if burst:
-            self._notes["burst"] = burst
-        elif before:
-            del self._notes["burst"]
+        effects.send(SCHEDULER, Granted(grant.number, task.id, task.kind, task.cost, self._ready(now)))
 
     # What comes back
 
@@ -248,9 +224,11 @@ class Shard:
             return
         if message.outcome == "completed":
             self._complete(task, message, now, effects)
+        elif message.outcome == "cancelled" or task.cancel_requested:
+            self._end_cancelled(task, message.token, message.outcome, message.error, now, effects)
         elif message.outcome == "released":
             back = moves.release(task, now)
-            self._put_back(back, now, effects)
+            self._wait(back, now, effects)
             used = self._settle(task, "released", now, effects, ended=False)
             effects.events.append(Released(now, task.identity, message.token, message.worker_id, used))
         else:
@@ -273,7 +251,7 @@ class Shard:
             if delay is None:
                 delay = task.retry.delay_seconds(task.attempts, draw("retry", task.id, task.token))
             back = moves.retry(task, report.outcome, error, now + delay, now)
-            self._put_back(back, now, effects)
+            self._wait(back, now, effects)
             used = self._settle(task, report.outcome, now, effects, ended=False)
             said = (report.outcome, error, now + delay)
             effects.events.append(Retried(now, task.identity, report.token, report.worker_id, used, *said))
@@ -284,6 +262,9 @@ class Shard:
             extended = moves.extend(task, self._settings.kind(task.kind).lease_seconds, now)
             self._write(extended, effects)
             effects.events.append(Extended(now, task.identity, message.token, extended.lease_until or now))
+            if task.cancel_requested:
+                # The worker is still at it: what told it to stop was lost, or came before the run.
+                self._stop(task, effects)
 
     def _expire_lease(self, message: ExpireLease, now: float, draw: Draw, effects: Effects) -> None:
         task = self._current(message.task_id)
@@ -294,11 +275,14 @@ class Shard:
             effects.send(SUPERVISOR, Leased(task.id, task.token, task.lease_until))
             return
         error = f"{task.worker_id} was silent for {self._settings.kind(task.kind).lease_seconds:g} s"
+        if task.cancel_requested:
+            self._end_cancelled(task, message.token, "recovered", error, now, effects)
+            return
         if task.attempts > task.max_retries:
             self._dead_letter(task, message.token, Cause.FAILED, "recovered", error, now, effects)
             return
         back = moves.recover(task, error, now)
-        self._put_back(back, now, effects)
+        self._wait(back, now, effects)
         used = self._settle(task, "recovered", now, effects, ended=False)
         effects.events.append(Recovered(now, task.identity, back.token, _worker(task), used))
 
@@ -313,8 +297,9 @@ class Shard:
 
     def _resync(self, message: Resync, now: float, draw: Draw, effects: Effects) -> None:
         self._epoch = message.epoch
-        self._changed.update(dict.fromkeys(self._ordinary))
-        effects.send(SCHEDULER, self._ready())
+        self._backlog.change_all()
+        running = Counter(task.kind for task in self._table.live(self._user) if task.status is Status.IN_PROGRESS)
+        effects.send(SCHEDULER, msgspec.structs.replace(self._ready(now), running=dict(running)))
 
     def _told_failed(self, failed: Failed, now: float, draw: Draw, effects: Effects) -> None:
         """A worker that crashed on a run took the task's side of it down; a fact is told again; the rest needs nothing."""
@@ -340,101 +325,63 @@ class Shard:
         used = self._settle(task, outcome, now, effects, ended=True)
         effects.events.append(DeadLettered(now, task.identity, token, task.worker_id, used, cause, outcome, error))
 
-    def _put_back(self, task: Task, now: float, effects: Effects) -> None:
+    def _end_cancelled(
+        self, task: Task, token: int, outcome: str, error: str | None, now: float, effects: Effects
+    ) -> None:
+        """The running task is cancelled, however its execution ended."""
+        self._write(moves.cancel(task, now, outcome, error), effects)
+        used = self._settle(task, outcome, now, effects, ended=True)
+        effects.events.append(Cancelled(now, task.identity, token, task.worker_id, used, outcome))
+
+    def _stop(self, task: Task, effects: Effects) -> None:
+        # Held as the run was, so that it cannot overtake it.
+        effects.hold(_worker(task), Stop(task.id, task.token))
+
+    def _wait(self, task: Task, now: float, effects: Effects) -> None:
+        """The task waits from now on."""
         self._write(task, effects)
-        self._index(task, now)
+        self._backlog.add(task, now)
 
     def _settle(self, task: Task, outcome: str, now: float, effects: Effects, ended: bool) -> float:
-        """Tell the scheduler (if it was charged) and the queue (if its place is free) what `task`, as it was, used."""
+        """Tell the scheduler (if it was charged) and the queue (if its place is free, or it drops) what `task` used."""
         running = task.status is Status.IN_PROGRESS
         used = now - task.started_at if running and task.started_at is not None else 0.0
         worker = task.worker_id if running else None
         settled = Settled(self._user, task.kind, task.id, worker, task.cost, used, outcome, ended)
         if running:
             effects.send(SCHEDULER, settled)
-        if ended:
+        if ended or self._queue_drops:
             effects.send(QUEUE, settled)
         return used
 
     def _catch_up(self, now: float, effects: Effects) -> None:
         """Make ready what is delayed no more, then expire what nobody started in time."""
-        while self._delayed and (entry := self._delayed.first()) is not None and entry[0] <= now:
-            self._delayed.pop()
-            self._make_ready(entry[3])
-        while self._expiring and (entry := self._expiring.first()) is not None and entry[0] <= now:
-            self._expiring.pop()
-            self._expire(entry[3], now, effects)
+        self._backlog.mature(now)
+        while (task := self._backlog.overdue(now)) is not None:
+            self._end_unstarted(task, moves.expire(task, now), Cause.EXPIRED, now, effects)
 
-    def _expire(self, task: Task, now: float, effects: Effects) -> None:
-        ended = moves.expire(task, now)
+    def _end_unstarted(self, task: Task, ended: Task, cause: Cause, now: float, effects: Effects) -> None:
+        """A waiting task became a dead letter."""
         self._write(ended, effects)
-        self._unindex(task, now, expiring=False)
-        self._settle(task, "expired", now, effects, ended=True)
-        error = ended.error or ""
-        effects.events.append(DeadLettered(now, task.identity, task.token, None, 0.0, Cause.EXPIRED, "expired", error))
-
-    def _index(self, task: Task, now: float) -> None:
-        if task.run_after is not None and task.run_after > now:
-            self._delayed.push(task.run_after, task)
-        else:
-            self._make_ready(task)
-        if task.expires_at is not None:
-            self._expiring.push(task.expires_at, task)
-
-    def _make_ready(self, task: Task) -> None:
-        lanes = self._critical if task.priority is Priority.CRITICAL else self._ordinary
-        if task.kind not in self._ordinary:
-            self._critical[task.kind] = Lane(self._is_live)
-            self._ordinary[task.kind] = Lane(self._is_live)
-        key = task.order_at if task.priority is Priority.CRITICAL else self._settings.ordering.key(task)
-        lanes[task.kind].push(key, task)
-        self._changed[task.kind] = None
-
-    def _unindex(self, task: Task, now: float, expiring: bool = True) -> None:
-        """The pending task ended: its entries are dead."""
-        if task.run_after is not None and task.run_after > now:
-            self._delayed.forget()
-        else:
-            lanes = self._critical if task.priority is Priority.CRITICAL else self._ordinary
-            lanes[task.kind].forget()
-            self._changed[task.kind] = None
-        if expiring and task.expires_at is not None:
-            self._expiring.forget()
-
-    def _count(self, kind: str) -> int:
-        return len(self._ordinary[kind]) + len(self._critical[kind]) if kind in self._ordinary else 0
+        self._backlog.remove(task, now)
+        self._settle(task, cause, now, effects, ended=True)
+        effects.events.append(DeadLettered(now, task.identity, task.token, None, 0.0, cause, cause, ended.error or ""))
 
     def _finish(self, now: float, effects: Effects) -> None:
-        self._announce(effects)
-        wakes_at = min(_due(self._delayed), _due(self._expiring))
+        self._announce(now, effects)
+        wakes_at = self._backlog.wakes_at()
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
         effects.keep(self._notes)
 
-    def _announce(self, effects: Effects) -> None:
-        if self._changed:
-            effects.send(SCHEDULER, self._ready())
+    def _announce(self, now: float, effects: Effects) -> None:
+        if self._backlog.changed:
+            effects.send(SCHEDULER, self._ready(now))
 
-    def _ready(self) -> Ready:
-        """The counts that changed since this was last said. Forgets the lanes that are empty."""
-        counts = {kind: self._count(kind) for kind in self._changed}
-        heads = self._heads(counts)
-        for kind, count in counts.items():
-            if not count and kind in self._ordinary:
-                del self._ordinary[kind], self._critical[kind]
-        self._changed.clear()
+    def _ready(self, now: float) -> Ready:
+        """What changed since this was last said."""
+        counts, heads = self._backlog.tell(now)
         return Ready(self._user, counts, heads, self._epoch)
-
-    def _heads(self, counts: dict[str, int]) -> dict[str, Head]:
-        if not self._settings.sharing.sees_heads:
-            return {}
-        return {kind: self._head(kind) for kind, count in counts.items() if count}
-
-    def _head(self, kind: str) -> Head:
-        # A critical task comes first: a burst that is spent delays it by one task only.
-        task = self._critical[kind].head() or self._ordinary[kind].head()
-        assert task is not None, "a kind with a count has a head"
-        return Head(task.priority, task.order_at, task.sequence, task.cost)
 
     def _write(self, task: Task, effects: Effects) -> None:
         self._written[task.id] = task
@@ -450,6 +397,7 @@ class Shard:
 _HANDLERS: dict[type, Callable[..., None]] = {
     Enqueue: Shard._enqueue,
     Grant: Shard._grant,
+    Drop: Shard._drop,
     Finished: Shard._finished,
     Beat: Shard._beat,
     ExpireLease: Shard._expire_lease,
@@ -459,13 +407,6 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     Failed: Shard._told_failed,
     Wake: Shard._wake,
 }
-
-
-def _due(lane: Lane) -> float:
-    """When the lane's first task is due, or NEVER."""
-    first = lane.first() if lane else None
-    at: float = first[0] if first is not None else NEVER
-    return at
 
 
 def _worker(task: Task) -> str:

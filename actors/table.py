@@ -1,10 +1,12 @@
 """The task table: one per runtime, and the only shared state.
 
 Only the host writes it, by applying the records that a core returned once that core has succeeded. Only a task's own
-shard makes records of it. Everything else an actor must remember over a restart (tags, virtual times, turns, bursts) is
-noted, and kept here beside the tasks. So any actor can be rebuilt from the table alone.
+shard makes records of it; one that has ended is nobody's any more, and the queue has it removed when its time is over.
+Everything else an actor must remember over a restart (tags, virtual times, turns, bursts) is noted, and kept here beside
+the tasks. So any actor can be rebuilt from the table alone.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,7 +15,7 @@ import msgspec
 from actors.errors import UnknownTask
 from actors.task import Status, Task
 
-__all__ = ["Noted", "Notes", "Record", "Table"]
+__all__ = ["Noted", "Notes", "Record", "Removed", "Table"]
 
 
 class Noted(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +31,17 @@ class Noted(msgspec.Struct, frozen=True, gc=False):
     """Any JSON values by key."""
 
 
-Record = Task | Noted
+class Removed(msgspec.Struct, frozen=True, gc=False):
+    """An ended task leaves the table.
+
+    >>> Removed("t1").task_id
+    't1'
+    """
+
+    task_id: str
+
+
+Record = Task | Noted | Removed
 
 
 class Notes:
@@ -39,43 +51,58 @@ class Notes:
     >>> notes["virtual"] += 1.5
     >>> notes.get("virtual"), notes.drain(), notes.drain()
     (2.5, Noted(owner='scheduler', values={'virtual': 2.5}), None)
+    >>> notes.within("pool/")["virtual"] = 3.0
+    >>> notes.get("pool/virtual")
+    3.0
     """
 
-    __slots__ = ("_owner", "_values", "_written")
+    __slots__ = ("_owner", "_prefix", "_values", "_written")
 
     def __init__(self, owner: str, saved: Mapping[str, Any] | None = None) -> None:
         self._owner = owner
+        self._prefix = ""
         self._values: dict[str, Any] = dict(saved or {})
         self._written: dict[str, Any] = {}
 
+    def within(self, prefix: str) -> "Notes":
+        """The same notes, with every key below `prefix`: a room for one part of the actor."""
+        room = Notes(self._owner)
+        room._prefix = self._prefix + prefix
+        room._values, room._written = self._values, self._written
+        return room
+
     def __getitem__(self, key: str) -> Any:
-        return self._values[key]
+        return self._values[self._prefix + key]
 
     def __setitem__(self, key: str, value: Any) -> None:
+        key = self._prefix + key
         self._values[key] = value
         self._written[key] = value
 
     def __delitem__(self, key: str) -> None:
+        key = self._prefix + key
         del self._values[key]
         self._written[key] = None
 
     def __contains__(self, key: str) -> bool:
-        return key in self._values
+        return self._prefix + key in self._values
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value noted under `key`, or `default`."""
-        return self._values.get(key, default)
+        return self._values.get(self._prefix + key, default)
 
     def under(self, prefix: str) -> dict[str, Any]:
         """All that is noted under keys that start with `prefix`, without it, in key order."""
+        prefix = self._prefix + prefix
         return {key.removeprefix(prefix): self._values[key] for key in sorted(self._values) if key.startswith(prefix)}
 
     def drain(self) -> Noted | None:
         """What was written since the last call, or None."""
         if not self._written:
             return None
-        written, self._written = self._written, {}
-        return Noted(self._owner, written)
+        written = Noted(self._owner, self._written.copy())
+        self._written.clear()
+        return written
 
 
 class Table:
@@ -90,10 +117,16 @@ class Table:
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
         self._live_by_user: dict[str, set[str]] = {}
-        self._failed: dict[str, None] = {}
+        self._pending_by_user: dict[str, int] = {}
+        # Swept from the front, where a plain dict would look at every hole that the sweeps before have left.
+        self._ended: dict[Status, OrderedDict[str, None]] = {
+            status: OrderedDict() for status in Status if status.terminal
+        }
         self._notes: dict[str, dict[str, Any]] = {}
         self.counts: dict[Status, int] = dict.fromkeys(Status, 0)
         """How many tasks stand where."""
+        self.removed = 0
+        """How many ended tasks were removed."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -120,9 +153,25 @@ class Table:
         """The users with a task that has not ended, sorted."""
         return sorted(self._live_by_user)
 
+    def pending(self, user: str) -> int:
+        """How many of a user's tasks wait, delayed ones included."""
+        return self._pending_by_user.get(user, 0)
+
+    def running(self, user: str) -> int:
+        """How many of a user's tasks run."""
+        return len(self._live_by_user.get(user, ())) - self.pending(user)
+
+    def ended(self, status: Status) -> Iterator[Task]:
+        """The tasks that ended so, in the order of their ending, which is the order in which they were applied."""
+        return (self._tasks[task_id] for task_id in self._ended[status])
+
+    def first_ended(self, status: Status) -> Task | None:
+        """Of the tasks that ended so, the one that ended first, or None."""
+        return next(self.ended(status), None)
+
     def dead_letters(self) -> list[Task]:
         """The failed tasks, the one that failed first at the front."""
-        return [self._tasks[task_id] for task_id in self._failed]
+        return list(self.ended(Status.FAILED))
 
     def notes(self, owner: str) -> Mapping[str, Any]:
         """What the actor at that address has noted."""
@@ -132,6 +181,8 @@ class Table:
         """Make a record the current one. For the host alone."""
         if type(record) is Task:
             self._apply_task(record)
+        elif type(record) is Removed:
+            self._apply_removed(record)
         else:
             assert isinstance(record, Noted)
             self._apply_notes(record)
@@ -143,18 +194,36 @@ class Table:
         if before is not None:
             if before.status is status:
                 return
-            self.counts[before.status] -= 1
-            if before.status is Status.FAILED:
-                del self._failed[task.id]
+            self._leave(before)
         self.counts[status] += 1
-        if status is Status.FAILED:
-            self._failed[task.id] = None
-        if status is Status.IN_PROGRESS:
-            return
         if status is Status.PENDING:
+            self._pending_by_user[task.user] = self._pending_by_user.get(task.user, 0) + 1
             self._live_by_user.setdefault(task.user, set()).add(task.id)
-        else:
-            self._forget_live(task)
+        elif status is not Status.IN_PROGRESS:
+            self._ended[status][task.id] = None
+            if before is not None:
+                self._forget_live(task)
+        elif before is None:
+            self._live_by_user.setdefault(task.user, set()).add(task.id)
+
+    def _leave(self, before: Task) -> None:
+        """The task stands no more where this record says."""
+        status = before.status
+        self.counts[status] -= 1
+        if status is Status.PENDING:
+            left = self._pending_by_user[before.user] - 1
+            if left:
+                self._pending_by_user[before.user] = left
+            else:
+                del self._pending_by_user[before.user]
+        elif status is not Status.IN_PROGRESS:
+            del self._ended[status][before.id]
+
+    def _apply_removed(self, removed: Removed) -> None:
+        task = self._tasks.pop(removed.task_id)
+        assert task.status.terminal, "only an ended task is removed"
+        self._leave(task)
+        self.removed += 1
 
     def _forget_live(self, task: Task) -> None:
         live = self._live_by_user[task.user]

@@ -212,6 +212,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """While it runs: when it counts as stuck unless its worker beats."""
     worker_id: str | None = None
     """Who runs it or ran it last."""
+    cancel_requested: bool = False
+    """Whether its worker was told to stop: it ends as completed or cancelled, and is never tried again."""
     result: Any = None
     """What the handler returned."""
     error: str | None = None

@@ -17,6 +17,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "ActorRestarted",
     "Admitted",
+    "CancelRequested",
     "Cancelled",
     "Completed",
     "DeadLettered",
@@ -27,6 +28,7 @@ __all__ = [
     "Reachable",
     "Recovered",
     "Released",
+    "Relimited",
     "ReportRefused",
     "Requeued",
     "Resumed",
@@ -34,6 +36,7 @@ __all__ = [
     "Reweighted",
     "Started",
     "SubmitRefused",
+    "Swept",
     "TraceWriter",
     "Undelivered",
     "Unreachable",
@@ -165,11 +168,23 @@ class DeadLettered(_Base, frozen=True, gc=False, tag="dead_lettered"):
     error: str
 
 
-class Cancelled(_Base, frozen=True, gc=False, tag="cancelled"):
+class CancelRequested(_Base, frozen=True, gc=False, tag="cancel_requested"):
+    """A running task is no longer wanted, and its worker is told to stop."""
+
+    task: str
+    token: int
+
+
+class Cancelled(_Base, frozen=True, gc=False, tag="cancelled", omit_defaults=True, repr_omit_defaults=True):
     """A task was cancelled."""
 
     task: str
     token: int
+    worker: str | None = None
+    """Who was running it, if anybody was."""
+    used_seconds: float = 0.0
+    outcome: str = "cancelled"
+    """How its last execution ended, if it was running: `recovered` if nobody knows what became of the worker."""
 
 
 class ReportRefused(_Base, frozen=True, gc=False, tag="report_refused"):
@@ -181,6 +196,12 @@ class ReportRefused(_Base, frozen=True, gc=False, tag="report_refused"):
     status: str
     worker: str | None
     """Who reported; None for a beat or a lease."""
+
+
+class Swept(_Base, frozen=True, gc=False, tag="swept"):
+    """An ended task was kept long enough, and removed."""
+
+    task: str
 
 
 class Paused(_Base, frozen=True, gc=False, tag="paused"):
@@ -202,6 +223,15 @@ class Reweighted(_Base, frozen=True, gc=False, tag="reweighted"):
 
     user: str
     weight: float
+
+
+class Relimited(_Base, frozen=True, gc=False, tag="relimited"):
+    """A kind, a user, or, if neither is named, everything is held to other limits from now on."""
+
+    kind: str | None
+    user: str | None
+    rate_limit: float | None
+    concurrency_max: int | None
 
 
 class Unreachable(_Base, frozen=True, gc=False, tag="unreachable"):
@@ -242,11 +272,14 @@ Event = (
     | Released
     | Requeued
     | DeadLettered
+    | CancelRequested
     | Cancelled
     | ReportRefused
+    | Swept
     | Paused
     | Resumed
     | Reweighted
+    | Relimited
     | Unreachable
     | Reachable
     | ActorRestarted

@@ -2,19 +2,16 @@
 
 from sim.invariants import Observer, Violation
 from sim.metrics import GroupMetrics, jain_index
+from sim.operator import PauseEvent, ResumeEvent, SetLimitEvent, SetWeightEvent
+from sim.processes import At, Burst, Exponential, Fixed, FixedRate, Poisson
 from sim.runner import CheckResult, Simulation, SimulationResult, simulate
 from sim.scenario import (
-    At,
-    Burst,
     Check,
-    Exponential,
-    Fixed,
-    FixedRate,
     Kind,
-    Poisson,
     Runtime,
     Scenario,
     User,
+    Workers,
     load_scenario,
     parse_scenario,
 )
@@ -30,13 +27,18 @@ __all__ = [
     "GroupMetrics",
     "Kind",
     "Observer",
+    "PauseEvent",
     "Poisson",
+    "ResumeEvent",
     "Runtime",
     "Scenario",
+    "SetLimitEvent",
+    "SetWeightEvent",
     "Simulation",
     "SimulationResult",
     "User",
     "Violation",
+    "Workers",
     "jain_index",
     "load_scenario",
     "parse_scenario",

@@ -3,22 +3,26 @@
 The ledger folds events into one entry a task, by rules of its own: it shares no code with the cores except the ordering
 policy's key. So what it finds is a disagreement between what the runtime did and what it may do.
 
-- I1 conservation: every admitted task is waiting, running or ended, and the table agrees, at every quiet instant.
+- I1 conservation: every admitted task is waiting, running, ended, or removed after it ended, and the table agrees, at
+  every quiet instant.
 - I3 fencing: tokens rise with every claim; an accepted report or beat carries the latest; one live claim a task.
 - I4 one outcome: nothing happens to an ended task except a requeue of a failed one.
 - I5 executions: at most 1 + max_retries in each requeue epoch, and one if nothing went wrong.
 - I6 old tokens: a report that is refused was indeed not the owner's.
 - I9 work conservation: at no quiet instant is a worker idle beside a task that could start.
-- I10 pick: no waiting task of the same shard ranks above the one that starts; critical bursts keep to their bound.
+- I10 pick: no waiting task of the same shard ranks above the one that starts, of those that its worker could start;
+  critical bursts keep to their bound. A kind with a limit is shared by turns of its own, so only its own tasks compare.
+- I13 rate, I14 concurrency, I17 assignment, pauses: see restrictions.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
 import attrs
 
 from actors.config import Settings
+from actors.messages import Address, WorkerClass
 from actors.table import Table
 from actors.task import Priority, Status, Task
 from actors.trace import (
@@ -34,7 +38,9 @@ from actors.trace import (
     Requeued,
     Retried,
     Started,
+    Swept,
 )
+from sim.restrictions import ASSIGNMENT, CONCURRENCY, PAUSES, RATE, Restrictions
 
 __all__ = ["INVARIANTS", "Entry", "Ledger", "Observer", "Violation"]
 
@@ -45,7 +51,19 @@ EXECUTIONS = "I5 executions"
 OLD_TOKENS = "I6 old tokens"
 WORK_CONSERVATION = "I9 work conservation"
 PICK = "I10 pick"
-INVARIANTS = (CONSERVATION, FENCING, ONE_OUTCOME, EXECUTIONS, OLD_TOKENS, WORK_CONSERVATION, PICK)
+INVARIANTS = (
+    CONSERVATION,
+    FENCING,
+    ONE_OUTCOME,
+    EXECUTIONS,
+    OLD_TOKENS,
+    WORK_CONSERVATION,
+    PICK,
+    RATE,
+    CONCURRENCY,
+    ASSIGNMENT,
+    PAUSES,
+)
 
 _VIOLATIONS_KEPT = 100
 
@@ -74,6 +92,7 @@ class Entry:
     """What the trace says of one task."""
 
     user: str
+    kind: str
     level: int
     order_at: float
     sequence: int
@@ -91,20 +110,25 @@ class Entry:
     """Whether it was ever started."""
 
 
+Heap = list[tuple[float, float, int, Entry]]
+
+
 @attrs.define(eq=False)
 class _Shard:
     """A user's waiting tasks, as they should be ordered."""
 
-    ordinary: list[tuple[float, float, int, Entry]] = attrs.Factory(list)
-    critical: list[tuple[float, float, int, Entry]] = attrs.Factory(list)
+    ordinary: dict[str, Heap] = attrs.Factory(dict)
+    """By kind."""
+    critical: dict[str, Heap] = attrs.Factory(dict)
     ready: int = 0
+    ready_kinds: dict[str, int] = attrs.Factory(dict)
     burst: int = 0
 
 
 class Ledger:
     """Folds the trace and checks it."""
 
-    def __init__(self, settings: Settings, table: Table, workers: int) -> None:
+    def __init__(self, settings: Settings, table: Table, workers: Mapping[Address, WorkerClass]) -> None:
         self.entries: dict[str, Entry] = {}
         self.violations: list[Violation] = []
         self.counts = dict.fromkeys(INVARIANTS, 0)
@@ -115,6 +139,7 @@ class Ledger:
         self._settings = settings
         self._table = table
         self._workers = workers
+        self._restrictions = Restrictions(settings, workers)
         self._busy: dict[str, str] = {}
         """Each busy worker, and what it runs."""
         self._silent: set[str] = set()
@@ -122,11 +147,13 @@ class Ledger:
         self._ready = 0
         self._running = 0
         self._ended = 0
+        self._removed = 0
         self._delayed: list[tuple[float, int, Entry]] = []
 
     def on_event(self, event: Event) -> None:
         handler = _HANDLERS.get(type(event))
         if handler is None:
+            self._restrictions.on_event(event)
             return
         if self._delayed:
             self._mature(event.at)
@@ -134,7 +161,10 @@ class Ledger:
             self._admitted(event)
             return
         entry = self.entries.get(event.task)  # type: ignore[union-attr]
-        if entry is None:
+        if entry is None and type(event) is ReportRefused and event.status == "unknown" and self._removed:
+            # A zombie of a task that was removed: nobody knows the task's name any more.
+            self._silent.discard(event.worker or "")
+        elif entry is None:
             self._broken(ONE_OUTCOME, event.at, f"{event} is about a task that was never admitted")
         else:
             handler(self, event, entry)
@@ -142,15 +172,31 @@ class Ledger:
     def on_quiet(self, now: float) -> None:
         if self._delayed:
             self._mature(now)
-        idle = self._workers - len(self._busy) - len(self._silent)
-        if self._ready and idle > 0:
-            self._broken(WORK_CONSERVATION, now, f"{idle} workers idle beside {self._ready} ready tasks")
+        if self._ready and len(self._busy) + len(self._silent) < len(self._workers):
+            self._check_idle(now)
         counts = self._table.counts
         waiting = len(self.entries) - self._running - self._ended
         ended = counts[Status.COMPLETED] + counts[Status.FAILED] + counts[Status.CANCELLED]
-        if (waiting, self._running, self._ended) != (counts[Status.PENDING], counts[Status.IN_PROGRESS], ended):
-            said = f"waiting, running, ended: {waiting}, {self._running}, {self._ended} by the trace, {counts} by the table"
+        by_trace = (waiting, self._running, self._ended, self._removed)
+        by_table = (counts[Status.PENDING], counts[Status.IN_PROGRESS], ended, self._table.removed)
+        if by_trace != by_table:
+            said = f"waiting, running, ended, removed: {by_trace} by the trace, {by_table} by the table"
             self._broken(CONSERVATION, now, said)
+
+    def _check_idle(self, now: float) -> None:
+        """One worker of each class that is idle, against every user and kind that waits."""
+        idle = {
+            worker_class: worker
+            for worker, worker_class in self._workers.items()
+            if worker not in self._busy and worker not in self._silent
+        }
+        for user, shard in self.shards.items():
+            for kind in shard.ready_kinds:
+                for worker in idle.values():
+                    if self._restrictions.may_start(worker, user, kind, now):
+                        said = f"{worker} idle beside {shard.ready_kinds[kind]} {kind!r} of {user}"
+                        self._broken(WORK_CONSERVATION, now, said)
+                        return
 
     # One method an event
 
@@ -159,7 +205,7 @@ class Ledger:
             self._broken(CONSERVATION, event.at, f"{event.task} was admitted twice")
             return
         sequence = int(event.task.rpartition("#")[2])
-        entry = Entry(event.user, event.level, event.order_at, sequence, 0.0, event.cost, event.max_retries)
+        entry = Entry(event.user, event.kind, event.level, event.order_at, sequence, 0.0, event.cost, event.max_retries)
         entry.key = self._key(event, entry)
         self.entries[event.task] = entry
         self._wait(entry, event.run_after, event.at)
@@ -189,8 +235,9 @@ class Ledger:
             self._broken(FENCING, event.at, f"{event.task} was claimed with token {event.token} after {entry.token}")
         if entry.run_after is not None and entry.run_after > event.at:
             self._broken(PICK, event.at, f"{event.task} was started before {entry.run_after}")
-        shard = self.shards[entry.user]
-        self._check_pick(event, entry, shard)
+        self._check_pick(event, entry, self.shards[entry.user])
+        for invariant, said in self._restrictions.started(event.at, entry.user, entry.kind, event.worker, event.stolen):
+            self._broken(invariant, event.at, f"{event.task}: {said}")
         entry.state, entry.token, entry.started = "running", event.token, True
         entry.executions += 1
         if entry.executions > 1 + entry.max_retries:
@@ -201,20 +248,41 @@ class Ledger:
         self._leave(entry)
 
     def _check_pick(self, event: Started, entry: Entry, shard: _Shard) -> None:
-        critical, ordinary = _first(shard.critical), _first(shard.ordinary)
+        critical, ordinary = (self._next(lanes, entry.kind, event.worker) for lanes in (shard.critical, shard.ordinary))
         is_critical = entry.level == Priority.CRITICAL
         expected = critical if is_critical else ordinary
         if expected is not entry:
             self._broken(PICK, event.at, f"{event.task} was started before #{expected.sequence if expected else None}")
         bound = self._settings.critical_burst
         if is_critical:
-            shard.burst = shard.burst + 1 if ordinary is not None else 0
+            if ordinary is not None:
+                shard.burst += 1
+            elif not any(_first(heap) for heap in shard.ordinary.values()):
+                shard.burst = 0
             if bound is not None and shard.burst > bound:
                 self._broken(PICK, event.at, f"{event.task} is critical number {shard.burst} in a row of {bound}")
         else:
             if critical is not None and (bound is None or shard.burst < bound):
                 self._broken(PICK, event.at, f"{event.task} was started before a critical task")
             shard.burst = 0
+
+    def _next(self, lanes: dict[str, Heap], kind: str, worker: Address) -> Entry | None:
+        """Which should start first, of the kinds that the worker could choose from when it was given one of `kind`."""
+        restrictions, runs = self._restrictions, self._workers[worker].kinds
+        limited = restrictions.is_limited(kind)
+        heads = [
+            (heap[0], first)
+            for other, heap in lanes.items()
+            if other == kind
+            or (
+                other in runs
+                and not limited
+                and not restrictions.is_limited(other)
+                and not restrictions.is_paused(other)
+            )
+            if (first := _first(heap)) is not None
+        ]
+        return min(heads)[1] if heads else None
 
     def _extended(self, event: Extended, entry: Entry) -> None:
         self._check_owner(event, entry)
@@ -237,7 +305,7 @@ class Ledger:
             self._broken(FENCING, event.at, f"{event.task} was recovered with token {event.token} after {entry.token}")
             return
         self._fall_silent(event)
-        self._running -= 1
+        self._stop_running(entry)
         entry.troubled = True
         entry.token = event.token
         self._wait(entry, None, event.at)
@@ -254,7 +322,7 @@ class Ledger:
             return
         if entry.state == "running":
             self._fall_silent(event)
-            self._running -= 1
+            self._stop_running(entry)
         else:
             self._ended -= 1
         entry.troubled = True
@@ -267,7 +335,7 @@ class Ledger:
         elif event.outcome == "recovered":
             if self._check_owner(event, entry):
                 self._fall_silent(event)
-                self._running -= 1
+                self._stop_running(entry)
                 self._end(entry, "failed")
         elif self._stop(event, entry):
             self._end(entry, "failed")
@@ -280,6 +348,14 @@ class Ledger:
             self._broken(OLD_TOKENS, event.at, f"{event.task}: the owner's own report was refused")
         if event.worker is not None:
             self._silent.discard(event.worker)
+
+    def _swept(self, event: Swept, entry: Entry) -> None:
+        if entry.state not in ("failed", "ended"):
+            self._broken(CONSERVATION, event.at, f"{event.task} was removed while {entry.state}")
+            return
+        del self.entries[event.task]
+        self._ended -= 1
+        self._removed += 1
 
     # Shared by the above
 
@@ -296,8 +372,12 @@ class Ledger:
             return False
         if self._busy.get(event.worker) == event.task:
             del self._busy[event.worker]
-        self._running -= 1
+        self._stop_running(entry)
         return True
+
+    def _stop_running(self, entry: Entry) -> None:
+        self._running -= 1
+        self._restrictions.ended(entry.user, entry.kind)
 
     def _fall_silent(self, event: Any) -> None:
         if self._busy.get(event.worker) == event.task:
@@ -335,14 +415,19 @@ class Ledger:
         shard = self.shards.get(entry.user)
         if shard is None:
             shard = self.shards[entry.user] = _Shard()
-        heap = shard.critical if entry.level == Priority.CRITICAL else shard.ordinary
-        heappush(heap, (entry.key, entry.order_at, entry.sequence, entry))
+        lanes = shard.critical if entry.level == Priority.CRITICAL else shard.ordinary
+        heappush(lanes.setdefault(entry.kind, []), (entry.key, entry.order_at, entry.sequence, entry))
         shard.ready += 1
+        shard.ready_kinds[entry.kind] = shard.ready_kinds.get(entry.kind, 0) + 1
         self._ready += 1
         self.touched[entry.user] = None
 
     def _leave(self, entry: Entry) -> None:
-        self.shards[entry.user].ready -= 1
+        shard = self.shards[entry.user]
+        shard.ready -= 1
+        shard.ready_kinds[entry.kind] -= 1
+        if not shard.ready_kinds[entry.kind]:
+            del shard.ready_kinds[entry.kind]
         self._ready -= 1
         self.touched[entry.user] = None
 
@@ -378,4 +463,5 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     DeadLettered: Ledger._dead_lettered,
     Cancelled: Ledger._cancelled,
     ReportRefused: Ledger._report_refused,
+    Swept: Ledger._swept,
 }

@@ -1,8 +1,9 @@
 """What a run was like for each user and level: waits, service, shares, and Jain's index.
 
 A wait is the first start minus `order_at`. Percentiles are nearest-rank: the smallest wait that at least that part of the
-waits does not exceed. Jain's index (Jain 1984) is (sum x)^2 / (n sum x^2) with x the cost dispatched per weight, over the time in
-which every user that is ever backlogged is backlogged together; None below two users or without such time.
+waits does not exceed. Jain's index (Jain 1984) is (sum x)^2 / (n sum x^2) with x the cost dispatched per weight, corrected
+to what was used when it ends, over the time in which every user that is ever backlogged is backlogged together; None below
+two users or without such time.
 """
 
 import math
@@ -12,8 +13,19 @@ from collections.abc import Mapping
 import attrs
 
 from actors.task import Priority
-from actors.trace import Completed, DeadLettered, Event, Recovered, Released, ReportRefused, Retried, Started
-from sim.invariants import Ledger
+from actors.trace import (
+    Completed,
+    DeadLettered,
+    Event,
+    Recovered,
+    Released,
+    ReportRefused,
+    Retried,
+    Started,
+    SubmitRefused,
+    Unreachable,
+)
+from sim.invariants import Entry, Ledger
 
 __all__ = ["GroupMetrics", "Metrics", "jain_index", "percentile"]
 
@@ -32,6 +44,12 @@ class GroupMetrics:
     service_seconds: float
     share: float | None
     """Of the service given to all."""
+    refused: int
+    """Submits turned away at the door; not known by level."""
+    expired: int
+    """Tasks that nobody started in time."""
+    stolen: int
+    """Starts by a worker that is not the user's own."""
 
 
 @attrs.define
@@ -39,6 +57,9 @@ class _Group:
     waits: "array[float]" = attrs.Factory(lambda: array("d"))
     completed: int = 0
     service_seconds: float = 0.0
+    refused: int = 0
+    expired: int = 0
+    stolen: int = 0
 
     def metrics(self, service_of_all: float) -> GroupMetrics:
         waits = sorted(self.waits)
@@ -50,6 +71,9 @@ class _Group:
             wait_seconds_max=waits[-1] if waits else None,
             service_seconds=self.service_seconds,
             share=self.service_seconds / service_of_all if service_of_all else None,
+            refused=self.refused,
+            expired=self.expired,
+            stolen=self.stolen,
         )
 
 
@@ -93,6 +117,8 @@ class Metrics:
         """Tasks that ended."""
         self.recovered = 0
         self.zombies = 0
+        self.unreachable = 0
+        """How often a user was found that no worker may serve."""
 
     def on_event(self, event: Event) -> None:
         kind = type(event)
@@ -108,6 +134,10 @@ class Metrics:
             self._served(event)  # type: ignore[arg-type]
         elif kind is ReportRefused:
             self.zombies += event.worker is not None  # type: ignore[union-attr]
+        elif kind is SubmitRefused:
+            self._refused(event)  # type: ignore[arg-type]
+        elif kind is Unreachable:
+            self.unreachable += 1
 
     def on_quiet(self, now: float) -> None:
         touched = self._ledger.touched
@@ -148,18 +178,33 @@ class Metrics:
         entry = self._ledger.entries[event.task]
         if self._backlogged:
             self._log(entry.user, entry.cost)
+        if event.stolen:
+            for group in self._groups(entry):
+                group.stolen += 1
         if event.attempt == 1 and not entry.troubled and entry.order_at >= self._warmup_seconds:
             wait = event.at - entry.order_at
-            for group in (self._users[entry.user], self._levels[Priority(entry.level)], self._overall):
+            for group in self._groups(entry):
                 group.waits.append(wait)
 
     def _served(self, event: Completed | DeadLettered) -> None:
         entry = self._ledger.entries[event.task]
         completed = type(event) is Completed
         self.jobs += completed or type(event) is DeadLettered
-        for group in (self._users[entry.user], self._levels[Priority(entry.level)], self._overall):
+        expired = type(event) is DeadLettered and event.cause == "expired"
+        if self._backlogged and event.worker is not None:
+            self._log(entry.user, event.used_seconds - entry.cost)
+        for group in self._groups(entry):
             group.completed += completed
+            group.expired += expired
             group.service_seconds += event.used_seconds
+
+    def _refused(self, event: SubmitRefused) -> None:
+        self._overall.refused += 1
+        if event.user in self._users:
+            self._users[event.user].refused += 1
+
+    def _groups(self, entry: Entry) -> "tuple[_Group, _Group, _Group]":
+        return (self._users[entry.user], self._levels[Priority(entry.level)], self._overall)
 
     def _log(self, user: str, value: float) -> None:
         self._log_users.append(self._numbers[user])

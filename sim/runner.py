@@ -5,18 +5,19 @@ and version give the same trace, byte for byte, in any process.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
-from actors.actor import NEVER, keyed_draw
+from actors.actor import NEVER, Core, keyed_draw
 from actors.config import Settings
 from actors.errors import Livelock
+from actors.explain import Explanation, explain_task
 from actors.host import Gate, Host, Journal
-from actors.messages import QUEUE, SCHEDULER, SHARD, SUPERVISOR, Address, worker_address
+from actors.messages import QUEUE, SCHEDULER, SHARD, SUPERVISOR, Address, WorkerClass, worker_address
 from actors.policies import ORDERING, SHARING
 from actors.policies.ordering import OrderingPolicy
 from actors.policies.sharing import SharingPolicy
@@ -28,11 +29,14 @@ from actors.table import Notes, Table
 from actors.trace import Event, Header, TraceWriter
 from sim.invariants import Ledger, Observer, Violation
 from sim.metrics import GroupMetrics, Metrics
+from sim.operator import OPERATOR, Operator
 from sim.scenario import Check, Scenario
 from sim.worker import SimulatedWorker
 from sim.workload import Source, source_address
 
 __all__ = ["CheckResult", "Simulation", "SimulationResult", "simulate"]
+
+C = TypeVar("C", bound=Core)
 
 MESSAGES_PER_INSTANT_MAX = 1_000_000
 """Far more than any instant needs: sources submit at most a thousand tasks at once."""
@@ -44,9 +48,17 @@ class CheckResult:
 
     name: str
     passed: bool
+    """Whether what was measured kept to the limit."""
     value: float | None
     """What was measured; for an invariant, how often it was broken."""
     limit: float
+    expect: str = "pass"
+    """`fail` where the scenario shows something going wrong."""
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it passed where it should, or failed where it should."""
+        return self.passed == (self.expect == "pass")
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +92,7 @@ class SimulationResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every check and every invariant held."""
+        """Whether every invariant and check held, but for the checks that were expected to fail, and those failed."""
         return self.verdict == "pass"
 
     def as_json(self) -> dict[str, Any]:
@@ -113,17 +125,18 @@ class Simulation:
         self.table = Table()
         self._last_at = 0.0
         """When something last happened; timers of leases that ended early may come later."""
-        settings = scenario.settings()
-        self.ledger = Ledger(settings, self.table, scenario.runtime.workers)
-        weights = {user.name: user.weight for user in scenario.users}
+        self._settings = settings = scenario.settings()
+        workers = {worker_address(number): found for number, found in enumerate(scenario.worker_classes(), start=1)}
+        self.ledger = Ledger(settings, self.table, workers)
+        weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
         self.writer = TraceWriter(trace, _header(scenario))
         self._observers: list[Observer] = [self.ledger, self.metrics, *observers]
         self.host = Host(self.table, keyed_draw(scenario.seed), observe=self._observing(), gate=gate, journal=journal)
-        self._populate(settings)
+        self._populate(settings, workers)
 
-    def run(self) -> None:
-        """Drain, let the observers look, jump to the next timer; until there is none."""
+    def run(self, until: float = NEVER) -> None:
+        """Drain, let the observers look, jump to the next timer; until there is none, or none by that time."""
         host = self.host
         while True:
             if not host.drain(MESSAGES_PER_INSTANT_MAX):
@@ -132,11 +145,17 @@ class Simulation:
             if at > host.now:
                 for observer in self._observers:
                     observer.on_quiet(host.now)
-            if at == NEVER:
+            if at == NEVER or at > until:
                 return
             if at > host.now:
                 host.now = at
             host.fire()
+
+    def explain(self, task_id: str) -> Explanation:
+        """Why a task is where it is now."""
+        scheduler = self.host.core(SCHEDULER)
+        assert isinstance(scheduler, Scheduler), "the scheduler is always there"
+        return explain_task(task_id, self.table, scheduler, self._settings, self.host.now)
 
     def result(self, wall_seconds: float = 0.0) -> SimulationResult:
         """What the run came to so far."""
@@ -148,7 +167,7 @@ class Simulation:
             version=_version(),
             sharing=SHARING.name_of(runtime.sharing),
             ordering=ORDERING.name_of(runtime.ordering),
-            verdict="pass" if all(check.passed for check in checks) else "fail",
+            verdict="pass" if all(check.as_expected for check in checks) else "fail",
             trace_sha256=self.writer.sha256(),
             jobs=self.metrics.jobs,
             virtual_seconds=self._last_at,
@@ -158,7 +177,7 @@ class Simulation:
             levels=self.metrics.levels(),
             overall=self.metrics.overall(),
             jain=self.metrics.jain(),
-            stolen=0,
+            stolen=self.metrics.overall().stolen,
             recovered=self.metrics.recovered,
             zombies=self.metrics.zombies,
             violations=tuple(self.ledger.violations),
@@ -177,26 +196,28 @@ class Simulation:
 
         return observe
 
-    def _populate(self, settings: Settings) -> None:
+    def _populate(self, settings: Settings, workers: Mapping[Address, WorkerClass]) -> None:
         host, table, scenario = self.host, self.table, self.scenario
         kinds = {kind.name: kind for kind in scenario.kinds}
 
         def notes(address: Address) -> Notes:
             return Notes(address, table.notes(address))
 
-        def worker(address: Address) -> Callable[[], SimulatedWorker]:
-            return lambda: SimulatedWorker(address, kinds, table, notes(address))
+        def worker(address: Address, worker_class: WorkerClass) -> Callable[[], SimulatedWorker]:
+            return lambda: SimulatedWorker(address, worker_class, kinds, table, notes(address))
 
         host.on_demand(SHARD, lambda user: Shard(user, settings, table, notes(f"{SHARD}/{user}")))
-        host.spawn(QUEUE, lambda: Queue(settings, notes(QUEUE)))
+        host.spawn(QUEUE, lambda: Queue(settings, notes(QUEUE), table))
         host.spawn(SCHEDULER, lambda: Scheduler(settings, table, notes(SCHEDULER)))
         host.spawn(SUPERVISOR, lambda: Supervisor(table))
-        for number in range(1, scenario.runtime.workers + 1):
-            address = worker_address(number)
-            host.spawn(address, worker(address))
-        for user in scenario.users:
-            # A source that crashed carries on where it was: what it submitted is not submitted again.
-            host.spawn(source_address(user.name), partial(_same, Source(scenario, user)))
+        for address, worker_class in workers.items():
+            host.spawn(address, worker(address, worker_class))
+        # A source or operator that crashed carries on where it was: what it did is not done again.
+        for user in scenario.each_user():
+            if user.arrivals:
+                host.spawn(source_address(user.name), partial(_same, Source(scenario, user)))
+        if scenario.events:
+            host.spawn(OPERATOR, partial(_same, Operator(scenario.events)))
 
     def _invariant_results(self) -> list[CheckResult]:
         return [
@@ -205,8 +226,11 @@ class Simulation:
         ]
 
     def _check_result(self, check: Check) -> CheckResult:
+        value: float | None
         if check.metric == "jain":
             value = self.metrics.jain()
+        elif check.metric == "unreachable":
+            value = self.metrics.unreachable
         else:
             group = self.metrics.overall()
             if check.user is not None:
@@ -219,7 +243,7 @@ class Simulation:
         else:
             assert check.at_least is not None, "a check has one limit"
             limit, passed = check.at_least, value is not None and value >= check.at_least
-        return CheckResult(name=check.name, passed=passed, value=value, limit=limit)
+        return CheckResult(name=check.name, passed=passed, value=value, limit=limit, expect=check.expect)
 
 
 def simulate(
@@ -252,8 +276,8 @@ def simulate(
     return simulation.result(time.perf_counter() - began)
 
 
-def _same(source: Source) -> Source:
-    return source
+def _same(core: C) -> C:
+    return core
 
 
 def _header(scenario: Scenario) -> Header:

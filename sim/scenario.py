@@ -6,36 +6,34 @@ key, the constraint and the value.
 
 import math
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import attrs
 
 from actors.config import KindSettings, Settings, make_converter, structure
 from actors.errors import InvalidConfig
+from actors.limits import Limit
+from actors.messages import WorkerClass
 from actors.policies import suggestion
 from actors.policies.fair import WeightedFair
 from actors.policies.ordering import Aging, OrderingPolicy
 from actors.policies.sharing import SharingPolicy
+from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
-from actors.validators import finite, greater_than, or_none, user_name_fault, whole
+from actors.validators import finite, greater_than, one_of, or_none, user_name_fault, whole
+from sim.operator import ACTIONS, TimedEvent
+from sim.processes import PROCESSES, SERVICES, Arrivals, Service
 
 __all__ = [
     "METRICS",
-    "At",
-    "Burst",
     "Check",
-    "Exponential",
-    "Fixed",
-    "FixedRate",
     "Kind",
-    "Poisson",
     "Runtime",
     "Scenario",
     "User",
+    "Workers",
     "load_scenario",
     "parse_scenario",
 ]
@@ -48,113 +46,13 @@ METRICS = (
     "wait_seconds_max",
     "service_seconds",
     "share",
+    "refused",
+    "expired",
+    "stolen",
     "jain",
+    "unreachable",
 )
 """What a check can be about."""
-
-
-# How long work takes
-
-
-@attrs.frozen(kw_only=True)
-class Fixed:
-    """Every task takes the same time."""
-
-    seconds: float = attrs.field(validator=greater_than(0))
-
-    def sample(self, uniform: float) -> float:
-        """The time that a number in [0, 1) stands for."""
-        return self.seconds
-
-
-@attrs.frozen(kw_only=True)
-class Exponential:
-    """Times without memory: most short, some long."""
-
-    mean_seconds: float = attrs.field(validator=greater_than(0))
-
-    def sample(self, uniform: float) -> float:
-        """The time that a number in [0, 1) stands for."""
-        return -self.mean_seconds * math.log1p(-uniform)
-
-
-Service = Fixed | Exponential
-_SERVICES: dict[str, type[Any]] = {"fixed": Fixed, "exponential": Exponential}
-
-
-# When work arrives
-
-
-@attrs.frozen(kw_only=True)
-class _Arrivals:
-    kind: str
-    """Which kind arrives."""
-    priority: Priority = Priority.NORMAL
-    """At which level."""
-
-
-@attrs.frozen(kw_only=True)
-class Poisson(_Arrivals):
-    """Arrivals without memory, at a mean rate."""
-
-    per_second: float = attrs.field(validator=greater_than(0))
-
-    def times(self, random: Random, duration_seconds: float) -> Iterator[float]:
-        """When tasks arrive, in order, before the duration is over."""
-        at = random.expovariate(self.per_second)
-        while at < duration_seconds:
-            yield at
-            at += random.expovariate(self.per_second)
-
-
-@attrs.frozen(kw_only=True)
-class FixedRate(_Arrivals):
-    """Arrivals like clockwork, the first at 0."""
-
-    per_second: float = attrs.field(validator=greater_than(0))
-
-    def times(self, random: Random, duration_seconds: float) -> Iterator[float]:
-        """When tasks arrive, in order, before the duration is over."""
-        number = 0
-        while (at := number / self.per_second) < duration_seconds:
-            yield at
-            number += 1
-
-
-@attrs.frozen(kw_only=True)
-class At(_Arrivals):
-    """Arrivals at the times that are listed."""
-
-    seconds: tuple[float, ...] = attrs.field()
-
-    @seconds.validator
-    def _check(self, _: Any, seconds: tuple[float, ...]) -> None:
-        for at in seconds:
-            if not (math.isfinite(at) and at >= 0):
-                raise InvalidConfig(f"seconds must be finite numbers >= 0, got {at!r}")
-
-    def times(self, random: Random, duration_seconds: float) -> Iterator[float]:
-        """When tasks arrive, in order, before the duration is over."""
-        return (at for at in sorted(self.seconds) if at < duration_seconds)
-
-
-@attrs.frozen(kw_only=True)
-class Burst(_Arrivals):
-    """Many arrivals at once."""
-
-    count: int = attrs.field(validator=whole(1))
-    at_seconds: float = attrs.field(default=0.0, validator=finite(0))
-
-    def times(self, random: Random, duration_seconds: float) -> Iterator[float]:
-        """When tasks arrive, in order, before the duration is over."""
-        return (self.at_seconds for _ in range(self.count) if self.at_seconds < duration_seconds)
-
-
-Arrivals = Poisson | FixedRate | At | Burst
-_PROCESSES: dict[str, type[Any]] = {"poisson": Poisson, "fixed": FixedRate, "at": At, "burst": Burst}
-
-
-# The rest of a file
 
 
 @attrs.frozen(kw_only=True)
@@ -172,25 +70,64 @@ class Kind:
     """Executions after the first."""
     cost: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """The seconds that fairness charges; the running mean of the kind unless given."""
+    rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
+    """Starts a second."""
+    concurrency_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
+    """Tasks at once."""
 
     def settings(self) -> KindSettings:
         """What the cores need to know of it."""
-        return KindSettings(lease_seconds=self.lease_seconds, retry=RetryPolicy(max_retries=self.max_retries))
+        return KindSettings(
+            lease_seconds=self.lease_seconds,
+            retry=RetryPolicy(max_retries=self.max_retries),
+            limit=Limit(self.rate_limit, self.concurrency_max),
+        )
 
 
 @attrs.frozen(kw_only=True)
 class User:
-    """A user and what it submits."""
+    """A user and what it submits; or many alike; or, without arrivals, a name above users that has a weight.
+
+    >>> [user.name for user in User(name="mallory/{n}", count=3).each()]
+    ['mallory/1', 'mallory/2', 'mallory/3']
+    """
 
     name: str = attrs.field()
+    """With `{n}` in it where there are many."""
+    count: int = attrs.field(default=1, validator=whole(1))
+    """How many there are."""
     weight: float = attrs.field(default=1.0, validator=greater_than(0))
     """The part of the workers that is its due, relative to the others."""
+    rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
+    """Starts a second."""
+    concurrency_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
+    """Tasks at once."""
     arrivals: tuple[Arrivals, ...] = ()
 
-    @name.validator
-    def _check(self, _: Any, name: str) -> None:
-        if fault := user_name_fault(name):
+    def __attrs_post_init__(self) -> None:
+        if self.count > 1 and "{n}" not in self.name:
+            raise InvalidConfig(f"name must have {{n}} in it where count is above 1, got {self.name!r}")
+        if fault := user_name_fault(self.name.replace("{n}", str(self.count))):
             raise InvalidConfig(fault.replace("user", "name", 1))
+
+    def each(self) -> "list[User]":
+        """The single users that this stands for."""
+        if self.count == 1:
+            return [self]
+        return [attrs.evolve(self, name=self.name.replace("{n}", str(n)), count=1) for n in range(1, self.count + 1)]
+
+
+@attrs.frozen(kw_only=True)
+class Workers:
+    """Workers that are alike."""
+
+    count: int = attrs.field(default=1, validator=whole(1))
+    kinds: tuple[str, ...] | None = None
+    """What they can run; every kind unless given."""
+    users: tuple[str, ...] | None = None
+    """Their own users, names or globs; everybody unless given."""
+    steals: tuple[str, ...] = ()
+    """Whom they may steal from when their own have nothing."""
 
 
 @attrs.frozen(kw_only=True)
@@ -198,10 +135,19 @@ class Runtime:
     """The runtime under test."""
 
     workers: int = attrs.field(default=8, validator=whole(1))
+    """Workers that take anything from anybody, unless the scenario has `worker` tables."""
     sharing: SharingPolicy = WeightedFair()
     ordering: OrderingPolicy = Aging()
     critical_burst: int | None = attrs.field(default=16, validator=or_none(whole(1)))
+    stealing: str = attrs.field(default="longest", validator=one_of(STEALING))
+    rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
+    """Starts a second, over everything."""
+    concurrency_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
+    """Tasks at once, over everything."""
     admitted_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
+    admitted_per_user_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
+    when_full: str = attrs.field(default="reject", validator=one_of(("reject", "wait", "drop_oldest")))
+    admission_share: float | None = attrs.field(default=8.0, validator=or_none(greater_than(0)))
 
 
 @attrs.frozen(kw_only=True)
@@ -209,6 +155,8 @@ class Check:
     """Something a metric must not exceed or fall below."""
 
     name: str
+    expect: str = attrs.field(default="pass", validator=one_of(("pass", "fail")))
+    """`fail` in a scenario that shows something going wrong: it passes only if this check fails."""
     metric: str = attrs.field()
     user: str | None = None
     level: Priority | None = None
@@ -228,14 +176,17 @@ class Check:
             raise InvalidConfig(f"check {self.name!r} must have a limit that is a number, got nan")
         if self.user is not None and self.level is not None:
             raise InvalidConfig(f"check {self.name!r} must have a user or a level, not both")
-        if self.metric == "jain" and (self.user is not None or self.level is not None):
-            raise InvalidConfig(f"check {self.name!r} must be over all users: jain has no user or level")
+        if self.metric in ("jain", "unreachable") and (self.user is not None or self.level is not None):
+            raise InvalidConfig(f"check {self.name!r} must be over all users: {self.metric} has no user or level")
+        if self.metric == "refused" and self.level is not None:
+            raise InvalidConfig(f"check {self.name!r} must be over users: refused has no level")
 
 
 @attrs.frozen(kw_only=True)
 class Scenario:
     """A whole scenario.
 
+    >>> from sim import Burst, Fixed
     >>> kind = Kind(name="work", service=Fixed(seconds=1.0))
     >>> user = User(name="alice", arrivals=(Burst(kind="work", count=3),))
     >>> Scenario(name="demo", duration_seconds=10.0, kinds=(kind,), users=(user,)).seed
@@ -251,18 +202,45 @@ class Scenario:
     runtime: Runtime = Runtime()
     kinds: tuple[Kind, ...] = attrs.field(metadata={"key": "kind"})
     users: tuple[User, ...] = attrs.field(metadata={"key": "user"})
+    workers: tuple[Workers, ...] = attrs.field(default=(), metadata={"key": "worker"})
+    """Who runs it, where that is not `runtime.workers` workers for everything."""
+    events: tuple[TimedEvent, ...] = attrs.field(default=(), metadata={"key": "event"})
+    """What an operator does on the way."""
     checks: tuple[Check, ...] = attrs.field(default=(), metadata={"key": "check"})
 
     def __attrs_post_init__(self) -> None:
-        _refuse_repeated("kind", [kind.name for kind in self.kinds])
-        _refuse_repeated("user", [user.name for user in self.users])
-        kinds, users = [kind.name for kind in self.kinds], [user.name for user in self.users]
+        users, kinds = [user.name for user in self.each_user()], [kind.name for kind in self.kinds]
+        _refuse_repeated("kind", kinds)
+        _refuse_repeated("user", users)
         for u, user in enumerate(self.users):
             for a, arrivals in enumerate(user.arrivals):
                 _refuse_unknown(f"user[{u}].arrivals[{a}].kind", "kind", arrivals.kind, kinds)
+        for w, workers in enumerate(self.workers):
+            for k, kind in enumerate(workers.kinds or ()):
+                _refuse_unknown(f"worker[{w}].kinds[{k}]", "kind", kind, kinds)
+        for e, event in enumerate(self.events):
+            if event.kind is not None:
+                _refuse_unknown(f"event[{e}].kind", "kind", event.kind, kinds)
+            if event.user is not None:
+                _refuse_unknown(f"event[{e}].user", "user", event.user, users)
         for c, check in enumerate(self.checks):
             if check.user is not None:
                 _refuse_unknown(f"check[{c}].user", "user", check.user, users)
+
+    def each_user(self) -> list[User]:
+        """Every single user."""
+        return [single for user in self.users for single in user.each()]
+
+    def worker_classes(self) -> list[WorkerClass]:
+        """What each worker can take, in the order of their numbers."""
+        every = tuple(kind.name for kind in self.kinds)
+        if not self.workers:
+            return [WorkerClass(frozenset(every))] * self.runtime.workers
+        return [
+            WorkerClass(frozenset(every if table.kinds is None else table.kinds), table.users, table.steals)
+            for table in self.workers
+            for _ in range(table.count)
+        ]
 
     def settings(self) -> Settings:
         """What the cores need to know."""
@@ -270,9 +248,23 @@ class Scenario:
             sharing=self.runtime.sharing,
             ordering=self.runtime.ordering,
             critical_burst=self.runtime.critical_burst,
+            stealing=self.runtime.stealing,
+            limit=Limit(self.runtime.rate_limit, self.runtime.concurrency_max),
             admitted_max=self.runtime.admitted_max,
+            admitted_per_user_max=self.runtime.admitted_per_user_max,
+            when_full=self.runtime.when_full,
+            admission_share=self.runtime.admission_share,
+            # A run is over when its tasks are, not when they are swept; and a result shows every task.
+            keep_completed_seconds=None,
+            keep_failed_seconds=None,
+            keep_cancelled_seconds=None,
             kinds={kind.name: kind.settings() for kind in self.kinds},
-            weights={user.name: user.weight for user in self.users},
+            weights={user.name: user.weight for user in self.each_user()},
+            user_limits={
+                user.name: limit
+                for user in self.each_user()
+                if (limit := Limit(user.rate_limit, user.concurrency_max)).holds
+            },
         )
 
 
@@ -310,8 +302,9 @@ def _tagged(converter: Any, tag: str, classes: dict[str, type[Any]]) -> Any:
 
 def _make_converter() -> Any:
     converter = make_converter()
-    converter.register_structure_hook(Service, _tagged(converter, "distribution", _SERVICES))
-    converter.register_structure_hook(Arrivals, _tagged(converter, "process", _PROCESSES))
+    converter.register_structure_hook(Service, _tagged(converter, "distribution", SERVICES))
+    converter.register_structure_hook(Arrivals, _tagged(converter, "process", PROCESSES))
+    converter.register_structure_hook(TimedEvent, _tagged(converter, "action", ACTIONS))
     return converter
 
 

@@ -38,7 +38,10 @@ def checks_table(result: SimulationResult) -> Table:
     table.add_column("limit", justify="right")
     table.add_column("")
     for check in result.checks:
-        mark = "[green]pass[/]" if check.passed else "[bold red]FAIL[/]"
+        mark = "pass" if check.passed else "fail" if check.as_expected else "FAIL"
+        mark = f"[green]{mark}[/]" if check.as_expected else f"[bold red]{mark}[/]"
+        if check.expect == "fail":
+            mark += " (expected to fail)"
         table.add_row(escape(check.name), number(check.value), number(check.limit), mark)
     return table
 

@@ -20,6 +20,7 @@ from actors.messages import (
     Idle,
     Resync,
     Run,
+    Stop,
     Wake,
     WorkerClass,
     shard_address,
@@ -46,10 +47,12 @@ class SimulatedWorker:
 
     passive = False
 
-    def __init__(self, address: Address, kinds: Mapping[str, Kind], table: Table, notes: Notes) -> None:
+    def __init__(
+        self, address: Address, worker_class: WorkerClass, kinds: Mapping[str, Kind], table: Table, notes: Notes
+    ) -> None:
         self._address = address
         self._kinds = kinds
-        self._class = WorkerClass(frozenset(kinds))
+        self._class = worker_class
         self._notes = notes
         self._epoch: int = table.notes(SCHEDULER).get("epoch", 1)
         self._table = table
@@ -83,6 +86,8 @@ class SimulatedWorker:
                 # A grant already heard of is a repeated delivery, or one that was declared void.
                 if message.grant > self._heard:
                     self._begin(message, now, draw, effects)
+            case Stop():
+                self._stop(message, effects)
             case Wake():
                 self._wake(now, effects)
             case Resync():
@@ -113,23 +118,24 @@ class SimulatedWorker:
             return
         run = execution.run
         if now >= execution.ends_at:
-            self._end(execution, effects)
+            if execution.timed_out:
+                self._end(run, effects, outcome="failed", error="timed out", error_types=("TimeoutError",))
+            else:
+                self._end(run, effects, outcome="completed")
             return
         effects.send(shard_address(run.user), Beat(run.task_id, run.token))
         execution.beats_at = now + run.lease_seconds / _BEATS_PER_LEASE
         effects.timer = min(execution.ends_at, execution.beats_at)
 
-    def _end(self, execution: _Execution, effects: Effects) -> None:
-        run = execution.run
+    def _stop(self, stop: Stop, effects: Effects) -> None:
+        """End the execution that is meant, if it is not over; what has ended was reported already."""
+        run = self._execution.run if self._execution is not None else None
+        if run is not None and (run.task_id, run.token) == (stop.task_id, stop.token):
+            self._end(run, effects, outcome="cancelled")
+
+    def _end(self, run: Run, effects: Effects, **said: Any) -> None:
         self._execution = None
-        report = Finished(
-            task_id=run.task_id,
-            token=run.token,
-            worker_id=self._address,
-            outcome="failed" if execution.timed_out else "completed",
-            error="timed out" if execution.timed_out else None,
-            error_types=("TimeoutError",) if execution.timed_out else (),
-        )
+        report = Finished(task_id=run.task_id, token=run.token, worker_id=self._address, **said)
         effects.send(shard_address(run.user), report)
         self._say_idle(effects)
         effects.timer = NEVER

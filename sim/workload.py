@@ -12,7 +12,8 @@ from typing import Any
 
 from actors.actor import NEVER, Draw, Effects
 from actors.messages import QUEUE, Accepted, Address, Failed, Refused, Submit, Wake
-from sim.scenario import Arrivals, Scenario, User
+from sim.processes import Arrivals
+from sim.scenario import Scenario, User
 
 __all__ = ["Source", "seeded_id", "source_address"]
 
@@ -77,6 +78,8 @@ class Source:
                 kind=arrivals.kind,
                 priority=arrivals.priority,
                 cost=self._costs[arrivals.kind],
+                run_after=None if arrivals.delay_seconds is None else at + arrivals.delay_seconds,
+                expires_at=None if arrivals.expires_after_seconds is None else at + arrivals.expires_after_seconds,
             )
             effects.send(QUEUE, submit)
             self._next = next(self._arrivals, None)

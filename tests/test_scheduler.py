@@ -164,7 +164,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert grant.worker_id in self.idle, "only an idle worker is granted"
         worker_class = WORKERS[grant.worker_id]
         user = receiver.removeprefix("shard/")
-        assert grant.kinds == {kind for kind in worker_class.kinds if self.told[user].get(kind)}
+        assert grant.kinds == worker_class.kinds
         found = self.candidates(worker_class.kinds)
         assert user == min(found, key=lambda name: (self.model.key(name, found[name]), name))
         self.open, self.open_user = grant, user

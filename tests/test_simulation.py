@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import ORDERING, SHARING, InvalidConfig, Priority, Status
+from actors.lanes import Lane
 from actors.messages import Beat, Finished, Run, shard_address
 from actors.shard import Shard
 from actors.trace import Admitted, Event, Header, Recovered, Started, read_trace
@@ -288,8 +289,9 @@ def test_the_overtaking_check_can_fail() -> None:
     assert observer.overtaken
 
 
-PLANTED: dict[str, tuple[str, Any, str]] = {
+PLANTED: dict[str, tuple[type[Any], str, Any, str]] = {
     "fencing off": (
+        Shard,
         "_owned",
         lambda self, task_id, token, worker, now, effects: (
             task if (task := self._current(task_id)) and task.status is Status.IN_PROGRESS else None
@@ -297,20 +299,15 @@ PLANTED: dict[str, tuple[str, Any, str]] = {
         "I3 fencing",
     ),
     "every second task not announced": (
+        Shard,
         "_announce",
-        lambda self, effects, original=Shard._announce: original(self, effects) if len(self._table) % 2 else None,
+        lambda self, *said, original=Shard._announce: original(self, *said) if len(self._table) % 2 else None,
         "I9 work conservation",
     ),
     "the newest first": (
-        "_best",
-        lambda self, lanes, kinds: next(
-            (
-                lane
-                for lane in lanes.values()
-                if lane.first() and lane._entries.sort(key=lambda entry: -entry[2]) is None
-            ),
-            None,
-        ),
+        Lane,
+        "push",
+        lambda self, key, task, original=Lane.push: original(self, -key, task),
         "I10 pick",
     ),
 }
@@ -318,8 +315,8 @@ PLANTED: dict[str, tuple[str, Any, str]] = {
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_found_by_the_invariant_it_breaks(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, replacement, invariant = PLANTED[bug]
-    monkeypatch.setattr(Shard, name, replacement)
+    owner, name, replacement, invariant = PLANTED[bug]
+    monkeypatch.setattr(owner, name, replacement)
     kind = Kind(name="work", service=Fixed(seconds=5.0), lease_seconds=9.0)
     user = User(name="alice", arrivals=(FixedRate(kind="work", per_second=1.0),))
     scenario = Scenario(name="planted", duration_seconds=30.0, kinds=(kind,), users=(user,), runtime=Runtime(workers=2))
@@ -386,7 +383,7 @@ def test_a_full_door_refuses_and_says_so() -> None:
     scenario = attrs.evolve(
         one_task(),
         users=(User(name="alice", arrivals=(Burst(kind="work", count=5),)),),
-        runtime=Runtime(workers=1, admitted_max=2),
+        runtime=Runtime(workers=1, admitted_max=2, admission_share=None),
     )
     output = io.BytesIO()
     events = trace_of(Simulation(scenario, trace=output), output)

@@ -21,7 +21,7 @@ from actors import Priority
 from actors.policies.ordering import Aging, Arrival, OrderingPolicy, Strict
 from actors.trace import Admitted, Completed, Event, Started
 from sim import Exponential, Fixed, Kind, Poisson, Runtime, Scenario, User, simulate
-from sim.scenario import Service
+from sim.processes import Service
 
 # The theory
 

@@ -11,7 +11,7 @@ from actors.errors import InvalidConfig
 from actors.policies.deficit import Deficit
 from actors.policies.fair import WeightedFair
 from actors.policies.noisy import NoisyNeighbour
-from actors.policies.ordering import Aging, Arrival, OrderingPolicy, Strict
+from actors.policies.ordering import Accumulating, Aging, Arrival, Deadline, NaiveScore, OrderingPolicy, Strict
 from actors.policies.sharing import Capped, Fifo, SharingPolicy
 from actors.policies.sharing import Strict as StrictSharing
 from actors.policies.turns import Lottery, RoundRobin
@@ -122,6 +122,13 @@ SHARING: Registry[SharingPolicy] = Registry(
 ORDERING: Registry[OrderingPolicy] = Registry(
     "ordering",
     OrderingPolicy,
-    {"aging": Aging, "strict": Strict, "fifo": Arrival},
+    {
+        "aging": Aging,
+        "accumulating": Accumulating,
+        "strict": Strict,
+        "fifo": Arrival,
+        "deadline": Deadline,
+        "naive_score": NaiveScore,
+    },
 )
 """The ordering policies by name."""

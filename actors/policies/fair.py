@@ -22,6 +22,7 @@ A changed weight binds what is queued already, the last charge included: tag = v
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import zip_longest
 from typing import Any
 
 import attrs
@@ -171,6 +172,15 @@ class FairAccount:
             parent = node
         return (*ranks, parent.own_tag if parent.own else max(parent.own_tag, parent.virtual), "")
 
+    def gap(self, user: str, other: str) -> float:
+        """The difference of their tags in the first clock that they share and in which they differ."""
+        for mine, its in zip_longest(_way_down(user), _way_down(other)):
+            if mine != its:
+                # One of them may be the name above the other: then its own tasks are what stands beside the other.
+                tag = self.own_tag(user) if mine is None else self.tag(mine)
+                return tag - (self.own_tag(other) if its is None else self.tag(its))
+        return 0.0
+
     def index(self) -> "TreeIndex":
         return TreeIndex(self)
 
@@ -183,7 +193,8 @@ class FairAccount:
 
     def own_tag(self, name: str) -> float:
         """Where a name's own tasks stand in its own clock."""
-        return self._nodes[name].own_tag
+        node = self._nodes.get(name)
+        return 0.0 if node is None else node.own_tag
 
     def virtual(self, name: str = _ROOT) -> float:
         """The clock of a name's children."""

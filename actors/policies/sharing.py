@@ -19,7 +19,7 @@ from actors.policies.heaps import KeyHeap
 from actors.table import Notes
 from actors.validators import whole
 
-__all__ = ["Account", "Capped", "CapsUsers", "Claims", "Fifo", "Index", "KeyIndex", "SharingPolicy", "Strict"]
+__all__ = ["Account", "Capped", "CapsUsers", "Claims", "Fifo", "Gauged", "Index", "KeyIndex", "SharingPolicy", "Strict"]
 
 
 class Claims(Protocol):
@@ -106,6 +106,14 @@ class CapsUsers(Protocol):
     @property
     def user_concurrency_max(self) -> int:
         """Tasks of one user at once."""
+
+
+@runtime_checkable
+class Gauged(Protocol):
+    """An account that can say by how much one user is ahead of another."""
+
+    def gap(self, user: str, other: str) -> float:
+        """How much more work per weight the user was given than the other."""
 
 
 class KeyIndex:

@@ -13,9 +13,9 @@ Where users wait for a kind that is limited they share that limit by its own acc
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fnmatch import translate
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -23,10 +23,7 @@ from actors.messages import Head, WorkerClass
 from actors.policies.heaps import KeyHeap
 from actors.policies.sharing import Account
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["STEALING", "FairSlot", "LongestSlot", "Lots", "Reach", "SampleSlot", "Slot", "View", "ViewKey", "view_keys"]
+__all__ = ["STEALING", "FairSlot", "LongestSlot", "Lots", "SampleSlot", "Slot", "View", "ViewKey", "view_keys"]
 
 STEALING = ("none", "listed", "longest", "random_two")
 
@@ -196,56 +193,3 @@ def _matcher(patterns: tuple[str, ...] | None) -> Callable[[str], Any]:
     if not patterns:
         return lambda user: False
     return re.compile("|".join(translate(pattern) for pattern in patterns)).fullmatch
-
-
-class Reach:
-    """Which users some worker can reach: a graph from the pool over worker classes to users.
-
-    >>> reach = Reach()
-    >>> reach.set_classes([WorkerClass(frozenset(), users=("a*",))], "none")
-    >>> reach.add("alice"), reach.add("bob"), reach.unreachable()
-    (True, False, ['bob'])
-    """
-
-    _POOL = ("pool",)
-
-    def __init__(self) -> None:
-        # Imported here, because it takes longer than all the rest and few runtimes have assignments.
-        import networkx
-
-        self._networkx = networkx
-        self._graph: networkx.DiGraph[Any] = networkx.DiGraph()
-        self._users: dict[str, None] = {}
-        self._views: list[tuple[WorkerClass, View]] = []
-        self._graph.add_node(self._POOL)
-
-    def set_classes(self, classes: Iterable[WorkerClass], stealing: str) -> None:
-        """From now on there are workers of these classes and no others."""
-        self._graph.remove_nodes_from([node for node in self._graph if node != self._POOL])
-        self._views = [(found, View(key)) for found in classes for key in view_keys(found, stealing)]
-        for user in self._users:
-            self._connect(user)
-
-    def add(self, user: str) -> bool:
-        """There is such a user: whether anybody reaches it."""
-        self._users[user] = None
-        self._connect(user)
-        return bool(self._graph.in_degree(user))
-
-    def remove(self, user: str) -> None:
-        """There is no such user any more."""
-        if user in self._users:
-            del self._users[user]
-            self._graph.remove_node(user)
-
-    def unreachable(self) -> list[str]:
-        """The users that no path leads to, sorted."""
-        reached = self._networkx.descendants(self._graph, self._POOL)
-        return sorted(user for user in self._users if user not in reached)
-
-    def _connect(self, user: str) -> None:
-        self._graph.add_node(user)
-        for found, view in self._views:
-            if view.holds(user):
-                self._graph.add_edge(self._POOL, found)
-                self._graph.add_edge(found, user)

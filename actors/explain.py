@@ -1,0 +1,136 @@
+"""Why is my task not running? A sentence and the data behind it.
+
+A pure function over a snapshot: the task, its user's other live tasks, and what the scheduler knows of that user and kind.
+It names everything that holds the task back, not only the first thing: lift all of it beside a free worker, and the task
+starts. O(the user's tasks).
+"""
+
+import math
+from collections.abc import Iterable
+
+import attrs
+
+from actors.config import Settings
+from actors.demand import Standing
+from actors.policies.ordering import MovingOrder
+from actors.scheduler import Scheduler
+from actors.table import Table
+from actors.task import Priority, Status, Task
+
+__all__ = ["Block", "Explanation", "explain", "explain_task"]
+
+
+@attrs.frozen
+class Block:
+    """One thing that holds a task back.
+
+    >>> Block("delayed", "it is delayed until 30 s", 30.0).until
+    30.0
+    """
+
+    reason: str
+    """`delayed`, `paused`, `rate_limit`, `concurrency`, `no_handler`, `unreachable`, `behind`, `turn` or `busy`."""
+    said: str
+    """In words."""
+    until: float | None = None
+    """When it ends by itself, if that is known."""
+    scope: str | None = None
+    """What is paused or limited: `all`, `kind/...` or `user/...`."""
+
+
+@attrs.frozen
+class Explanation:
+    """Where a task stands and why."""
+
+    task_id: str
+    status: Status
+    sentence: str
+    blocks: tuple[Block, ...] = ()
+    """All that holds it back; empty unless it is pending."""
+    ahead: int | None = None
+    """How many of its user's tasks go first, if it waits."""
+
+
+def explain(task: Task, others: Iterable[Task], standing: Standing, settings: Settings, now: float) -> Explanation:
+    """Why a task is where it is, given its user's live tasks and how its user and kind stand.
+
+    >>> task = Task(id="t", user="u", kind="k", sequence=1, created_at=0.0, updated_at=0.0, order_at=9.0, run_after=9.0)
+    >>> explain(task, [task], Standing(), Settings(), now=1.0).sentence
+    'u#1 waits: it is delayed until 9 s.'
+    """
+    if task.status is Status.PENDING:
+        return _explain_pending(task, others, standing, settings, now)
+    return Explanation(task.id, task.status, f"{task.identity} {_fate(task)}.")
+
+
+def explain_task(task_id: str, table: Table, scheduler: Scheduler, settings: Settings, now: float) -> Explanation:
+    """The same, with the snapshot taken from a table and a scheduler; UnknownTask if there is no such task."""
+    task = table[task_id]
+    return explain(task, table.live(task.user), scheduler.standing(task.user, task.kind, now), settings, now)
+
+
+def _fate(task: Task) -> str:
+    match task.status:
+        case Status.IN_PROGRESS:
+            return f"runs on {task.worker_id} since {task.started_at:g} s, execution {task.attempts}"
+        case Status.FAILED:
+            return f"failed ({task.cause}) at {task.completed_at:g} s: {task.error}"
+        case _:
+            return f"was {task.status} at {task.completed_at:g} s"
+
+
+def _explain_pending(
+    task: Task, others: Iterable[Task], standing: Standing, settings: Settings, now: float
+) -> Explanation:
+    blocks = []
+    if task.run_after is not None and task.run_after > now:
+        blocks.append(Block("delayed", f"it is delayed until {task.run_after:g} s", task.run_after))
+    blocks += [Block("paused", f"{_scope(key)} is paused", scope=key) for key in standing.paused]
+    blocks += [_limit_block(key, free_at) for key, free_at in standing.limited]
+    if not standing.handled:
+        blocks.append(Block("no_handler", f"no worker has a handler for {task.kind!r}"))
+    elif not standing.reachable:
+        blocks.append(Block("unreachable", f"no worker for {task.kind!r} may serve {task.user}"))
+    ahead = _ahead(task, others, standing, settings, now)
+    if ahead:
+        blocks.append(Block("behind", f"{ahead} of {task.user}'s own tasks go first"))
+    if standing.front is not None:
+        gap = "" if standing.gap is None else f", by {standing.gap:.3g} s of work per weight"
+        blocks.append(Block("turn", f"it is {standing.front}'s turn{gap}"))
+    if standing.reachable and not standing.idle:
+        blocks.append(Block("busy", "every worker that may take it is busy"))
+    said = "; ".join(block.said for block in blocks) or "it is about to start"
+    return Explanation(task.id, task.status, f"{task.identity} waits: {said}.", tuple(blocks), ahead)
+
+
+def _limit_block(key: str, free_at: float) -> Block:
+    if math.isinf(free_at):
+        return Block("concurrency", f"{_scope(key)} runs as many as it may", scope=key)
+    return Block("rate_limit", f"{_scope(key)} has no permit until {free_at:g} s", free_at, key)
+
+
+def _scope(key: str) -> str:
+    role, _, name = key.partition("/")
+    return "everything" if role == "all" else f"{role} {name!r}"
+
+
+def _ahead(task: Task, others: Iterable[Task], standing: Standing, settings: Settings, now: float) -> int:
+    """How many ready tasks the shard would start before this one: those of kinds that are held back do not count."""
+    own = _rank(task, settings, now)
+    return sum(
+        other.id != task.id
+        and other.status is Status.PENDING
+        and (other.kind == task.kind or other.kind in standing.competing)
+        and (other.run_after is None or other.run_after <= now)
+        and _rank(other, settings, now) < own
+        for other in others
+    )
+
+
+def _rank(task: Task, settings: Settings, now: float) -> tuple[bool, object]:
+    if task.priority is Priority.CRITICAL:
+        return (False, (task.order_at, task.sequence))
+    ordering = settings.ordering
+    key = ordering.key(task)
+    rank = ordering.rank(task, now) if isinstance(ordering, MovingOrder) else key
+    return (True, (rank, key, task.order_at, task.sequence))

@@ -1,0 +1,166 @@
+"""What may run, as the ledger sees it: limits, pauses and assignments, by books of their own.
+
+Permits are counted here as permits, refilled with time; the runtime keeps them as a point in time. So what is found is a
+disagreement between two ways to count. I13: starts in any window <= capacity + rate * window. I14: running <= cap.
+"""
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+import attrs
+
+from actors.config import Settings
+from actors.limits import Limit
+from actors.messages import Address, WorkerClass
+from actors.policies.sharing import CapsUsers
+from actors.trace import Event, Paused, Relimited, Resumed
+
+__all__ = ["ASSIGNMENT", "CONCURRENCY", "PAUSES", "RATE", "Restrictions"]
+
+RATE = "I13 rate"
+CONCURRENCY = "I14 concurrency"
+ASSIGNMENT = "I17 assignment"
+PAUSES = "pauses"
+
+_TOLERANCE = 1e-6
+
+
+@attrs.define
+class _Meter:
+    """How far one limit is used."""
+
+    limit: Limit
+    permits: float = 0.0
+    counted_at: float = 0.0
+    running: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.permits = self.capacity
+
+    @property
+    def capacity(self) -> float:
+        return max(1.0, self.limit.rate_limit or 1.0)
+
+    def refill(self, now: float) -> float:
+        if self.limit.rate_limit is not None:
+            self.permits = min(self.capacity, self.permits + (now - self.counted_at) * self.limit.rate_limit)
+            self.counted_at = now
+        return self.permits
+
+    def is_full(self) -> bool:
+        cap = self.limit.concurrency_max
+        return cap is not None and self.running >= cap
+
+    def is_open(self, now: float) -> bool:
+        """Whether one more could surely start; on the very edge of a permit nobody can tell."""
+        if self.is_full():
+            return False
+        return self.limit.rate_limit is None or self.refill(now) > 1 + _TOLERANCE
+
+
+class Restrictions:
+    """Which worker may run what of whom, and when."""
+
+    def __init__(self, settings: Settings, workers: Mapping[Address, WorkerClass]) -> None:
+        self._settings = settings
+        self._workers = workers
+        self._cap = settings.sharing.user_concurrency_max if isinstance(settings.sharing, CapsUsers) else None
+        self._paused: set[str] = set()
+        self._limits: dict[str, Limit] = {}
+        self._meters: dict[str, _Meter] = {}
+        self._relations: dict[tuple[WorkerClass, str], str] = {}
+
+    def on_event(self, event: Event) -> None:
+        """An operator changed something."""
+        if isinstance(event, Paused):
+            self._paused.add(_key(event.kind, event.user))
+        elif isinstance(event, Resumed):
+            self._paused.discard(_key(event.kind, event.user))
+        elif isinstance(event, Relimited):
+            key = _key(event.kind, event.user)
+            self._limits[key] = limit = Limit(event.rate_limit, event.concurrency_max)
+            meter = self._meter(key)
+            permits = meter.refill(event.at)
+            meter.limit = self._capped(key, limit)
+            meter.counted_at = event.at
+            meter.permits = min(meter.capacity, permits)
+
+    def is_limited(self, kind: str) -> bool:
+        """Whether users share a limit on this kind, so that its turns go by an account of its own."""
+        return self._meter("kind/" + kind).limit.holds
+
+    def is_paused(self, kind: str) -> bool:
+        """Whether the kind is paused."""
+        return "kind/" + kind in self._paused
+
+    def started(self, at: float, user: str, kind: str, worker: Address, stolen: bool) -> Iterator[tuple[str, str]]:
+        """Count a start; what it breaks, as (invariant, what happened)."""
+        for key in _keys(user, kind):
+            if key in self._paused:
+                yield PAUSES, f"{user} started {kind!r} while {key} was paused"
+            meter = self._meter(key)
+            if meter.is_full():
+                yield CONCURRENCY, f"{user} started {kind!r} beside {meter.running} of {key}, which may be no more"
+            if meter.limit.rate_limit is not None and meter.refill(at) < 1 - _TOLERANCE:
+                yield RATE, f"{user} started {kind!r} with {meter.permits:.6f} permits of {key}"
+            meter.running += 1
+            meter.permits -= meter.limit.rate_limit is not None
+        relation = self._relation(worker, user)
+        if kind not in self._workers[worker].kinds or relation == "none":
+            yield ASSIGNMENT, f"{worker} started {kind!r} of {user}, which it may not"
+        elif stolen != (relation == "steals"):
+            yield ASSIGNMENT, f"{worker} started {kind!r} of {user} as {'stolen' if stolen else 'its own'}"
+
+    def ended(self, user: str, kind: str) -> None:
+        """A claim ended, whatever came of it."""
+        for key in _keys(user, kind):
+            self._meter(key).running -= 1
+
+    def may_start(self, worker: Address, user: str, kind: str, now: float) -> bool:
+        """Whether this worker could surely start a task of this kind and user now."""
+        return (
+            kind in self._workers[worker].kinds
+            and self._relation(worker, user) != "none"
+            and all(key not in self._paused and self._meter(key).is_open(now) for key in _keys(user, kind))
+        )
+
+    def _relation(self, worker: Address, user: str) -> str:
+        """`own`, `steals` or `none`."""
+        worker_class = self._workers[worker]
+        relation = self._relations.get((worker_class, user))
+        if relation is None:
+            if worker_class.users is None or any(fnmatchcase(user, pattern) for pattern in worker_class.users):
+                relation = "own"
+            else:
+                steals = self._settings.stealing != "none" and any(fnmatchcase(user, p) for p in worker_class.steals)
+                relation = "steals" if steals else "none"
+            self._relations[worker_class, user] = relation
+        return relation
+
+    def _meter(self, key: str) -> _Meter:
+        meter = self._meters.get(key)
+        if meter is None:
+            meter = self._meters[key] = _Meter(self._capped(key, self._limit(key)))
+        return meter
+
+    def _limit(self, key: str) -> Limit:
+        role, _, name = key.partition("/")
+        if role == "all":
+            return self._settings.limit
+        return self._settings.kind(name).limit if role == "kind" else self._settings.user_limits.get(name, Limit())
+
+    def _capped(self, key: str, limit: Limit) -> Limit:
+        if self._cap is None or not key.startswith("user/"):
+            return limit
+        caps = [cap for cap in (limit.concurrency_max, self._cap) if cap is not None]
+        return Limit(limit.rate_limit, min(caps))
+
+
+def _keys(user: str, kind: str) -> tuple[str, str, str]:
+    return ("all", "kind/" + kind, "user/" + user)
+
+
+def _key(kind: str | None, user: str | None) -> str:
+    if kind is not None:
+        return "kind/" + kind
+    return "all" if user is None else "user/" + user
