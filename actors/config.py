@@ -1,21 +1,22 @@
 """Settings, as frozen attrs classes, and the one strict way to read them from a file.
 
 `structure` reads plain data (from TOML) with cattrs. Nothing is guessed or converted: an unknown key, a number given as
-text or a value out of bounds is refused with the path of the key, the constraint and the value.
+text or a value out of bounds is refused with the path of the key, the constraint and the value. Whoever writes a file
+is told all of its faults at once: each table and list gathers those of its parts before it raises.
 """
 
-import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
-from cattrs.gen import make_dict_structure_fn, override
 
 from actors.errors import EvenhandError, InvalidConfig
 from actors.limits import Limit
-from actors.policies import ORDERING, SHARING, suggestion
+from actors.policies import ORDERING, SHARING, Registry, suggestion
 from actors.policies.fair import WeightedFair
 from actors.policies.ordering import Aging, OrderingPolicy
 from actors.policies.sharing import SharingPolicy
@@ -23,9 +24,9 @@ from actors.policies.stealing import STEALING
 from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.retry import RetryPolicy
 from actors.task import Priority
-from actors.validators import finite, greater_than, one_of, or_none, whole
+from actors.validators import finite, greater_than, number_fault, one_of, or_none, whole
 
-__all__ = ["KindSettings", "Settings", "make_converter", "structure"]
+__all__ = ["Faults", "KindSettings", "Settings", "make_converter", "structure"]
 
 T = TypeVar("T")
 
@@ -95,8 +96,8 @@ class Settings:
     @weights.validator
     def _check_weights(self, _: Any, weights: Mapping[str, float]) -> None:
         for user, weight in weights.items():
-            if not (isinstance(weight, (int, float)) and math.isfinite(weight) and weight > 0):
-                raise InvalidConfig(f"weight of {user!r} must be a finite number > 0, got {weight!r}")
+            if fault := number_fault(f"weight of {user!r}", weight):
+                raise InvalidConfig(fault)
 
     def kind(self, name: str) -> KindSettings:
         """The settings of a kind."""
@@ -126,31 +127,86 @@ def structure(converter: cattrs.Converter, data: object, into: type[T]) -> T:
     >>> structure(make_converter(), {"critical_burst": 0, "poison_afer": 2}, Settings)
     Traceback (most recent call last):
     actors.errors.InvalidConfig: poison_afer is not a key of this table (did you mean 'poison_after'?)
-    >>> structure(make_converter(), {"critical_burst": 0}, Settings)
-    Traceback (most recent call last):
-    actors.errors.InvalidConfig: critical_burst must be a whole number >= 1, got 0
+    critical_burst must be a whole number >= 1, got 0
     """
     try:
         return converter.structure(data, into)
     except Exception as error:
-        raise InvalidConfig("\n".join(_faults(error, ""))) from None
+        raise InvalidConfig("\n".join(map(_from_the_top, _lines(error)))) from None
 
 
 def make_converter() -> cattrs.Converter:
     """A converter that converts nothing: every value must already be what its field says."""
-    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
+    converter = cattrs.Converter()
     for primitive, name in ((str, "text"), (bool, "true or false"), (int, "a whole number"), (float, "a number")):
         converter.register_structure_hook(primitive, _exactly(primitive, name))
     converter.register_structure_hook(Priority, lambda value, _: Priority.parse(value))
-    converter.register_structure_hook(SharingPolicy, lambda value, _: SHARING.make(value))
-    converter.register_structure_hook(OrderingPolicy, lambda value, _: ORDERING.make(value))
+    converter.register_structure_hook(SharingPolicy, lambda value, _: _policy(SHARING, value))
+    converter.register_structure_hook(OrderingPolicy, lambda value, _: _policy(ORDERING, value))
+    converter.register_structure_hook_func(_is_list, lambda value, into: _list(converter, value, into))
+    converter.register_structure_hook_func(_is_mapping, lambda value, into: _mapping(converter, value, into))
     converter.register_structure_hook_func(_is_optional, lambda value, into: _optional(converter, value, into))
     converter.register_structure_hook_factory(attrs.has, lambda cls: _table_hook(converter, cls))
     return converter
 
 
-class _Fault(Exception):
-    """A fault of the value itself; the path to it is known further up."""
+# What is wrong with a value
+
+
+class Faults(Exception):
+    """What is wrong with a value, a line for each fault, to be put straight behind the value's path.
+
+    So ` must be text, got 3` is about the value itself, `.weight is missing` and `[1] must be text, got 3` are about
+    something in it, and `: check 'c' must have either at_most or at_least` is a sentence of its own.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = lines
+
+
+@attrs.define
+class _Gathering:
+    """Goes on after a fault, to find the others."""
+
+    lines: list[str] = attrs.Factory(list)
+
+    @contextmanager
+    def at(self, step: str, names: Collection[str] = ()) -> Iterator[None]:
+        """What is raised in here is a fault of what lies one step down, where it goes by these names."""
+        try:
+            yield
+        except Exception as error:
+            self.lines += [f"{step}{line}" for line in _lines(error, names)]
+
+    def finish(self) -> None:
+        """Raise what was gathered, if anything was."""
+        if self.lines:
+            raise Faults(*self.lines)
+
+
+def _lines(error: Exception, names: Collection[str] = (), keys: Collection[str] = ()) -> list[str]:
+    """An error as the lines of `Faults`, for a value that goes by these names and has these keys below it."""
+    if isinstance(error, Faults):
+        return list(error.lines)
+    if isinstance(error, EvenhandError):
+        return [_line(said, names, keys) for said in str(error).split("\n")]
+    return [f" is not valid: {error}"]
+
+
+def _line(said: str, names: Collection[str], keys: Collection[str]) -> str:
+    """Our own errors start with the name of what is wrong; it must not be named twice, by the path and by the error."""
+    subject, _, rest = said.partition(" ")
+    if subject in names:
+        return f" {rest}"
+    return f".{said}" if re.split(r"[.\[]", subject)[0] in keys else f": {said}"
+
+
+def _from_the_top(line: str) -> str:
+    return f"the file{line}" if line.startswith(" ") else line.removeprefix(".").removeprefix(": ")
+
+
+# A hook for each sort of value
 
 
 def _exactly(primitive: type, name: str) -> Any:
@@ -158,10 +214,51 @@ def _exactly(primitive: type, name: str) -> Any:
 
     def hook(value: object, _: object) -> Any:
         if not isinstance(value, accepted) or (isinstance(value, bool) and primitive is not bool):
-            raise _Fault(f"must be {name}, got {value!r}")
+            raise Faults(f" must be {name}, got {value!r}")
+        # As TOML has it; a longer one may fit no float, and Python prints none of more than 4,300 digits.
+        if isinstance(value, int) and value.bit_length() > 64:
+            raise Faults(f" must be {name} of at most 64 bits, got one of {value.bit_length()} bits")
         return primitive(value)
 
     return hook
+
+
+def _policy(registry: Registry[Any], value: object) -> Any:
+    try:
+        return registry.make(value)
+    except InvalidConfig as error:
+        options = value if isinstance(value, Mapping) else ()
+        raise Faults(*_lines(error, (registry.sort,), options)) from error
+
+
+def _is_list(into: Any) -> bool:
+    return get_origin(into) is tuple
+
+
+def _list(converter: cattrs.Converter, value: object, into: Any) -> Any:
+    if not isinstance(value, (list, tuple)):
+        raise Faults(f" must be a list, got {value!r}")
+    items, gathering = [], _Gathering()
+    for number, item in enumerate(value):
+        with gathering.at(f"[{number}]"):
+            items.append(converter.structure(item, get_args(into)[0]))
+    gathering.finish()
+    return tuple(items)
+
+
+def _is_mapping(into: Any) -> bool:
+    return get_origin(into) is Mapping
+
+
+def _mapping(converter: cattrs.Converter, value: object, into: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise Faults(f" must be a table, got {value!r}")
+    items, gathering = {}, _Gathering()
+    for key, item in value.items():
+        with gathering.at(f"[{key!r}]"):
+            items[key] = converter.structure(item, get_args(into)[1])
+    gathering.finish()
+    return items
 
 
 def _is_optional(into: Any) -> bool:
@@ -174,62 +271,38 @@ def _optional(converter: cattrs.Converter, value: object, into: Any) -> Any:
 
 
 def _table_hook(converter: cattrs.Converter, cls: type[Any]) -> Any:
-    """Refuses what is not a table, unknown keys and missing ones before cattrs looks at any value."""
-    resolved = attrs.resolve_types(cls)
-    fields = {field.metadata.get("key", field.name): field for field in attrs.fields(resolved)}
-    renames: dict[str, Any] = {field.name: override(rename=key) for key, field in fields.items() if key != field.name}
-    inner = make_dict_structure_fn(cls, converter, _cattrs_detailed_validation=True, **renames)
+    """A table has a key for each field, which some fields have under another name."""
+    fields = {field.metadata.get("key", field.name): field for field in attrs.fields(attrs.resolve_types(cls))}
 
-    def hook(value: object, into: Any) -> Any:
+    def hook(value: object, _: object) -> Any:
         if not isinstance(value, Mapping):
-            raise _Fault(f"must be a table, got {value!r}")
-        for key in value:
-            if key not in fields:
-                raise _KeyFault(str(key), f"is not a key of this table{suggestion(str(key), list(fields))}")
+            raise Faults(f" must be a table, got {value!r}")
+        found: dict[str, Any] = {}
+        gathering = _Gathering(
+            [
+                f".{key} is not a key of this table{suggestion(str(key), list(fields))}"
+                for key in value
+                if key not in fields
+            ]
+        )
         for key, field in fields.items():
-            if key not in value and field.default is attrs.NOTHING:
-                raise _KeyFault(key, "is missing")
-        return inner(value, into)
+            with gathering.at(f".{key}", (key, field.name)):
+                if key in value:
+                    found[field.alias] = _field(converter, field, value[key])
+                elif field.default is attrs.NOTHING:
+                    raise Faults(" is missing")
+        gathering.finish()
+        try:
+            return cls(**found)
+        except EvenhandError as error:
+            raise Faults(*_lines(error, keys=fields)) from error
 
     return hook
 
 
-class _KeyFault(_Fault):
-    """A fault of a key below the current path."""
-
-    def __init__(self, key: str, said: str) -> None:
-        super().__init__(said)
-        self.key = key
-
-
-def _faults(error: BaseException, path: str) -> list[str]:
-    """A line for each fault, found by walking cattrs' exception groups and the notes that say where they arose."""
-    if isinstance(error, (cattrs.ClassValidationError, cattrs.IterableValidationError)):
-        return [line for inner in error.exceptions for line in _faults(inner, path + _step(inner))]
-    path = path.removeprefix(".")
-    if isinstance(error, _KeyFault):
-        return [f"{path}.{error.key} {error}".removeprefix(".")]
-    if isinstance(error, _Fault):
-        return [f"{path or 'the file'} {error}"]
-    if isinstance(error, EvenhandError):
-        return [_with_path(path, str(error))]
-    return [f"{path or 'the file'} is not valid: {error}"]
-
-
-def _step(error: BaseException) -> str:
-    for note in getattr(error, "__notes__", ()):
-        if isinstance(note, cattrs.AttributeValidationNote):
-            return f".{note.name}"
-        if isinstance(note, cattrs.IterableValidationNote):
-            return f"[{note.index!r}]" if isinstance(note.index, str) else f"[{note.index}]"
-    return ""
-
-
-def _with_path(path: str, said: str) -> str:
-    """Put the path before an error that starts with the field's own name, without naming the field twice."""
-    field = said.partition(" ")[0]
-    if not path or path == field:
-        return said
-    if path.rpartition(".")[2] == field:
-        return f"{path}{said.removeprefix(field)}"
-    return f"{path}: {said}" if " " in said else f"{path} {said}"
+def _field(converter: cattrs.Converter, field: "attrs.Attribute[Any]", value: object) -> Any:
+    """Validated here already, because a class that is being made stops at the first value it refuses."""
+    made = converter.structure(value, field.type or object)
+    if field.validator is not None:
+        field.validator(None, field, made)
+    return made

@@ -430,6 +430,7 @@ class Demand:
         self._forget_kind(kind, found)
 
     def _eligible(self, user: _User, now: float) -> bool:
+        self._throttled.discard(user.name)
         if not user.counts or user_key(user.name) in self._restraints.paused:
             return False
         free_at = user.gauge.free_at()

@@ -12,7 +12,7 @@ import attrs
 
 from actors.config import Settings
 from actors.demand import Standing
-from actors.policies.ordering import MovingOrder
+from actors.policies.ordering import as_moving
 from actors.scheduler import Scheduler
 from actors.table import Table
 from actors.task import Priority, Status, Task
@@ -132,5 +132,6 @@ def _rank(task: Task, settings: Settings, now: float) -> tuple[bool, object]:
         return (False, (task.order_at, task.sequence))
     ordering = settings.ordering
     key = ordering.key(task)
-    rank = ordering.rank(task, now) if isinstance(ordering, MovingOrder) else key
+    moving = as_moving(ordering)
+    rank = key if moving is None else moving.rank(task, now)
     return (True, (rank, key, task.order_at, task.sequence))

@@ -28,6 +28,8 @@ __all__ = ["Envelope", "Gate", "Host", "Journal", "Limits"]
 
 HOST: Address = "host"
 _WAKE = Wake()
+_TIMER_HEAP_MIN = 64
+"""Up to so many entries nobody looks for timers that were replaced."""
 
 
 Envelope = tuple[Address, Address, Any]
@@ -106,6 +108,7 @@ class Host:
         self._crashes: dict[Address, deque[float]] = {}
         self._timers: dict[Address, float] = {}
         self._timer_heap: list[tuple[float, Address, int, Address | Envelope]] = []
+        self._timer_heap_max = _TIMER_HEAP_MIN
         self._timer_count = 0
         self._post, self._receive = trio.open_memory_channel[Envelope](limits.mailbox_max)
 
@@ -114,7 +117,8 @@ class Host:
     def spawn(self, address: Address, build: Callable[[], Core]) -> None:
         """Start an actor; `build` makes its core now and again after each crash."""
         self._builders[address] = build
-        self._begin(address, build())
+        core = build()
+        self._begin(address, core, core.start(self.now))
 
     def on_demand(self, role: str, build: Callable[[str], Core]) -> None:
         """Actors `role/name` are started by their first message, from `build(name)`, and dropped when long idle."""
@@ -122,15 +126,18 @@ class Host:
 
     def restart(self, address: Address) -> None:
         """Throw an actor's core away and build it anew from the table."""
+        self._cores.pop(address, None)
         self._passive.pop(address, None)
         self._set_timer(address, NEVER)
         try:
-            if (core := self._built(address)) is not None:
-                self._begin(address, core)
-        except MailboxFull:
-            raise
+            built = self._built(address)
         except Exception as error:
-            raise ActorFailed(f"{address} could not be rebuilt: {type(error).__name__}: {error}") from error
+            raise ActorFailed(f"{address} could not be rebuilt: {_in_words(error)}") from error
+        if built is not None:
+            core, effects = built
+            self._begin(address, core, effects)
+            if core.passive:
+                self._rest(address)
 
     def core(self, address: Address) -> Core | None:
         """The core at an address, if it is in memory; to be looked at, not touched."""
@@ -147,7 +154,7 @@ class Host:
         self._put((sender, receiver, message))
 
     def drain(self, messages_max: int | None = None) -> bool:
-        """Handle messages until none is under way, and say so; False if there were more than `messages_max`."""
+        """Handle messages until none is under way, but not more than `messages_max`; False if some are left."""
         receive = self._receive.receive_nowait
         stop_at = math.inf if messages_max is None else self.delivered_count + messages_max
         while self.delivered_count < stop_at:
@@ -159,7 +166,7 @@ class Host:
                 self._deliver(envelope)
             else:
                 self._deliver_through_gate(self._gate, envelope)
-        return False
+        return self._receive.statistics().current_buffer_used == 0
 
     def next_timer(self) -> float:
         """When the next timer is due, or NEVER."""
@@ -209,9 +216,8 @@ class Host:
         self.delivered_count += 1
         core = self._cores.get(receiver)
         if core is None:
-            core = self._activate(receiver)
+            core = self._activated(envelope)
             if core is None:
-                self._undeliver(envelope, f"no actor is at {receiver}")
                 return
         try:
             effects = core.handle(message, self.now, self._draw)
@@ -244,6 +250,12 @@ class Host:
     def _contain(self, envelope: Envelope, error: Exception) -> None:
         """One core's exception is its own: its message is kept, its sender told, and the core rebuilt."""
         address = envelope[1]
+        self._count_crash(address, error)
+        self._observe(ActorRestarted(self.now, address, _in_words(error)))
+        self._undeliver(envelope, _in_words(error))
+        self.restart(address)
+
+    def _count_crash(self, address: Address, error: Exception) -> None:
         crashes = self._crashes.setdefault(address, deque())
         crashes.append(self.now)
         while crashes[0] < self.now - self._limits.restart_window_seconds:
@@ -251,10 +263,6 @@ class Host:
         if len(crashes) > self._limits.restarts_max:
             window = self._limits.restart_window_seconds
             raise ActorFailed(f"{address} crashed {len(crashes)} times in {window:g} s") from error
-        said = f"{type(error).__name__}: {error}"
-        self._observe(ActorRestarted(self.now, address, said))
-        self._undeliver(envelope, said)
-        self.restart(address)
 
     def _undeliver(self, envelope: Envelope, error: str) -> None:
         self.undelivered.append(envelope)
@@ -267,23 +275,38 @@ class Host:
 
     # Actors come and go
 
-    def _activate(self, address: Address) -> Core | None:
-        core = self._built(address)
-        if core is not None:
-            self._begin(address, core)
+    def _activated(self, envelope: Envelope) -> Core | None:
+        """The actor that this message starts; without one, or if it cannot be started, the message is undelivered."""
+        address = envelope[1]
+        try:
+            built = self._built(address)
+        except Exception as error:
+            # Nothing is there to be rebuilt: the next message tries again.
+            self._count_crash(address, error)
+            self._undeliver(envelope, _in_words(error))
+            return None
+        if built is None:
+            self._undeliver(envelope, f"no actor is at {address}")
+            return None
+        core, effects = built
+        self._begin(address, core, effects)
         return core
 
-    def _built(self, address: Address) -> Core | None:
+    def _built(self, address: Address) -> tuple[Core, Effects] | None:
+        """A new core for this address and what it has to say, unless nobody can be there."""
         if (build := self._builders.get(address)) is not None:
-            return build()
-        role, _, name = address.partition("/")
-        if name and (build_named := self._on_demand.get(role)) is not None:
-            return build_named(name)
-        return None
+            core = build()
+        else:
+            role, _, name = address.partition("/")
+            build_named = self._on_demand.get(role)
+            if not name or build_named is None:
+                return None
+            core = build_named(name)
+        return core, core.start(self.now)
 
-    def _begin(self, address: Address, core: Core) -> None:
+    def _begin(self, address: Address, core: Core, effects: Effects) -> None:
         self._cores[address] = core
-        self._apply(address, core.start(self.now))
+        self._apply(address, effects)
 
     def _rest(self, address: Address) -> None:
         """Keep the actor for its next message, but not more than `passive_max` of its like, oldest dropped first."""
@@ -311,3 +334,24 @@ class Host:
         """Ties are broken by address, so that a restart, which sets its timers anew, changes no order."""
         self._timer_count += 1
         heappush(self._timer_heap, (at, address, self._timer_count, target))
+        if len(self._timer_heap) > self._timer_heap_max:
+            self._drop_replaced_timers()
+
+    def _drop_replaced_timers(self) -> None:
+        """Keep an entry for each timer that stands and each message that is delayed: the one that is first in the heap.
+
+        Called when the heap has doubled, so it costs O(log n) a push, and there are never many more entries than timers.
+        """
+        standing: dict[Address | int, tuple[float, Address, int, Address | Envelope]] = {}
+        for entry in sorted(self._timer_heap):
+            at, _, number, target = entry
+            if not isinstance(target, str):
+                standing[number] = entry
+            elif self._timers.get(target) == at:
+                standing.setdefault(target, entry)
+        self._timer_heap[:] = standing.values()
+        self._timer_heap_max = max(_TIMER_HEAP_MIN, 2 * len(standing))
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from actors.policies.ordering import MovingOrder, OrderingPolicy
+from actors.policies.ordering import MovingOrder, OrderingPolicy, as_moving
 from actors.task import Priority, Task
 
 __all__ = ["KindLanes", "Lane", "Lanes", "LevelLanes", "lanes_in"]
@@ -210,4 +210,5 @@ Lanes = KindLanes | LevelLanes
 
 def lanes_in(order: OrderingPolicy, is_live: Callable[[Task], bool]) -> Lanes:
     """Lanes for ready tasks in this order."""
-    return LevelLanes(order, is_live) if isinstance(order, MovingOrder) else KindLanes(order, is_live)
+    moving = as_moving(order)
+    return KindLanes(order, is_live) if moving is None else LevelLanes(moving, is_live)

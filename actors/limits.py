@@ -110,6 +110,6 @@ class Gauge:
             self.bucket = None
         elif self.bucket is None:
             self.bucket = Bucket(limit.rate_limit)
-        else:
+        elif self.bucket.rate != limit.rate_limit:
             self.bucket = self.bucket.at_rate(limit.rate_limit, now)
         self.limit = limit

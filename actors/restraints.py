@@ -82,7 +82,7 @@ class Restraints:
         self._limits[key] = limit
         self._notes["limit/" + key] = (limit.rate_limit, limit.concurrency_max)
         gauge.set(self._limit(key), now)
-        if gauge.bucket is not None:
+        if gauge.bucket is not None and gauge.bucket.full_at != ALWAYS:
             self._notes["bucket/" + key] = gauge.bucket.full_at
         elif "bucket/" + key in self._notes:
             del self._notes["bucket/" + key]

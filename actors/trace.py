@@ -6,7 +6,7 @@ runtime's own, so the same scenario and seed give the same bytes in any process.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import msgspec
@@ -305,7 +305,7 @@ class TraceWriter:
         self._hash = hashlib.sha256()
         self._batch: list[Event] = []
         if output is not None and header is not None:
-            output.write(_encoder.encode(header) + b"\n")
+            output.write(_encoded([header]))
 
     def write(self, event: Event) -> None:
         """Take one event."""
@@ -315,7 +315,7 @@ class TraceWriter:
 
     def flush(self) -> None:
         """Hash and write what is waiting."""
-        lines = _encoder.encode_lines(self._batch)
+        lines = _encoded(self._batch)
         self._batch.clear()
         self._hash.update(lines)
         if self._output is not None:
@@ -325,6 +325,21 @@ class TraceWriter:
         """The hash of every event so far."""
         self.flush()
         return self._hash.hexdigest()
+
+
+def _encoded(items: "Sequence[Header | Event]") -> bytes:
+    try:
+        return _encoder.encode_lines(items)
+    except UnicodeEncodeError:
+        return _encoder.encode_lines([_escaped(item) for item in items])
+
+
+def _escaped(item: "Header | Event") -> "Header | Event":
+    """With a backslash sequence for each half of a surrogate pair: an error's text can hold one, UTF-8 cannot."""
+    texts = {name: text for name, text in msgspec.structs.asdict(item).items() if isinstance(text, str)}
+    return msgspec.structs.replace(
+        item, **{name: text.encode(errors="backslashreplace").decode() for name, text in texts.items()}
+    )
 
 
 def read_trace(lines: Iterable[bytes]) -> Iterator[Header | Event]:

@@ -1,6 +1,6 @@
 """Field validators for frozen attrs classes: each says the field, the constraint and the value, in that order."""
 
-import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
@@ -23,11 +23,13 @@ __all__ = [
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 USER_LENGTH_MAX = 128
+_LARGEST = sys.float_info.max
 
 
 def is_finite(value: object) -> TypeGuard[float]:
     """Whether this is a number to count with: not a bool, not infinite, not NaN."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    # By comparison, because `math.isfinite` raises on a whole number that is larger than any float.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
 
 
 def _refuse(attribute: "attrs.Attribute[Any]", constraint: str, value: object) -> InvalidConfig:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.errors import EvenhandError, InvalidConfig
-from sim.runner import SimulationResult, simulate
+from sim.runner import SimulationResult, installed_version, simulate
 from sim.scenario import load_scenario
 
 __all__ = ["main"]
@@ -31,14 +31,16 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"evenhand: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     except EvenhandError as error:
-        for line in str(error).splitlines():
+        for line in str(error).split("\n"):
             print(f"evenhand: {line}", file=sys.stderr)
         sys.exit(BAD_INPUT if isinstance(error, InvalidConfig) else FAILED)
     sys.exit(status if isinstance(status, int) else PASSED)
 
 
 def _app(cyclopts: Any) -> Any:
-    app = cyclopts.App(name="evenhand", help="A fair task queue, and a simulator that proves it fair.")
+    app = cyclopts.App(
+        name="evenhand", help="A fair task queue, and a simulator that proves it fair.", version=installed_version()
+    )
     sim = cyclopts.App(name="sim", help="Simulate scenarios on virtual time.")
     app.command(sim)
     sim.command(run, name="run")
@@ -49,7 +51,7 @@ def run(
     file: Path,
     /,
     *,
-    seed: int | None = None,
+    seed: str | None = None,
     sharing: str | None = None,
     ordering: str | None = None,
     json: bool = False,
@@ -62,7 +64,7 @@ def run(
     file
         The scenario, a TOML file.
     seed
-        Another seed than the file's.
+        Another seed than the file's: a whole number.
     sharing
         Another sharing policy than the file's: a name or module:Class.
     ordering
@@ -75,19 +77,29 @@ def run(
     # A user's own policy, `module:Class`, is looked for where the command is run, as `python -m` would.
     sys.path.insert(0, "")
     scenario = load_scenario(file)
-    if seed is not None and seed < 0:
-        raise InvalidConfig(f"--seed must be a whole number >= 0, got {seed}")
+    number = None if seed is None else _seed(seed)
     if trace is None:
-        result = simulate(scenario, seed=seed, sharing=sharing, ordering=ordering)
+        result = simulate(scenario, seed=number, sharing=sharing, ordering=ordering)
     else:
+        # A disk may be full when the file is opened, written or closed.
         try:
-            output = trace.open("wb")
+            with trace.open("wb") as output:
+                result = simulate(scenario, seed=number, sharing=sharing, ordering=ordering, trace=output)
         except OSError as error:
             raise InvalidConfig(f"--trace must be a file that can be written: {error}") from None
-        with output:
-            result = simulate(scenario, seed=seed, sharing=sharing, ordering=ordering, trace=output)
     _print_json(result) if json else _print_tables(result)
     return PASSED if result.passed else FAILED
+
+
+def _seed(text: str) -> int:
+    """Read here, because the parser takes 1.5 for a whole number, and rounds it."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise InvalidConfig(f"--seed must be a whole number >= 0, got {text}")
+    return number
 
 
 def _print_json(result: SimulationResult) -> None:
@@ -97,12 +109,12 @@ def _print_json(result: SimulationResult) -> None:
 def _print_tables(result: SimulationResult) -> None:
     from rich.console import Console
 
-    from sim.tables import checks_table, header, users_table, verdict
+    from sim.tables import checks_table, header, users_table, verdict, violation_line
 
     console = Console(highlight=False)
     console.print(header(result))
     console.print(users_table(result))
     console.print(checks_table(result))
     for violation in result.violations[:5]:
-        console.print(f"[red]{violation.invariant}[/] at {violation.at:g} s: {violation.said}", markup=True)
+        console.print(violation_line(violation))
     console.print(verdict(result))

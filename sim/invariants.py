@@ -1,7 +1,7 @@
 """What must hold on every run, whatever the policies and faults: checked from the trace as it is made.
 
 The ledger folds events into one entry a task, by rules of its own: it shares no code with the cores except the ordering
-policy's key. So what it finds is a disagreement between what the runtime did and what it may do.
+policy's key and rank. So what it finds is a disagreement between what the runtime did and what it may do.
 
 - I1 conservation: every admitted task is waiting, running, ended, or removed after it ended, and the table agrees, at
   every quiet instant.
@@ -13,9 +13,11 @@ policy's key. So what it finds is a disagreement between what the runtime did an
 - I10 pick: no waiting task of the same shard ranks above the one that starts, of those that its worker could start;
   critical bursts keep to their bound. A kind with a limit is shared by turns of its own, so only its own tasks compare.
 - I13 rate, I14 concurrency, I17 assignment, pauses: see restrictions.py.
+- I18 cancel: a waiting task that was cancelled never starts; a running one whose cancel was acknowledged ends completed
+  or cancelled, never both, and no other running task is cancelled.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -24,10 +26,11 @@ import attrs
 from actors.config import Settings
 from actors.messages import Address, WorkerClass
 from actors.table import Table
-from actors.task import Priority, Status, Task
+from actors.task import Status
 from actors.trace import (
     Admitted,
     Cancelled,
+    CancelRequested,
     Completed,
     DeadLettered,
     Event,
@@ -40,6 +43,7 @@ from actors.trace import (
     Started,
     Swept,
 )
+from sim.picks import Entry, Picks, entry_of, put_back_by_hand
 from sim.restrictions import ASSIGNMENT, CONCURRENCY, PAUSES, RATE, Restrictions
 
 __all__ = ["INVARIANTS", "Entry", "Ledger", "Observer", "Violation"]
@@ -51,6 +55,7 @@ EXECUTIONS = "I5 executions"
 OLD_TOKENS = "I6 old tokens"
 WORK_CONSERVATION = "I9 work conservation"
 PICK = "I10 pick"
+CANCEL = "I18 cancel"
 INVARIANTS = (
     CONSERVATION,
     FENCING,
@@ -63,6 +68,7 @@ INVARIANTS = (
     CONCURRENCY,
     ASSIGNMENT,
     PAUSES,
+    CANCEL,
 )
 
 _VIOLATIONS_KEPT = 100
@@ -88,41 +94,12 @@ class Violation:
 
 
 @attrs.define(eq=False)
-class Entry:
-    """What the trace says of one task."""
-
-    user: str
-    kind: str
-    level: int
-    order_at: float
-    sequence: int
-    key: float
-    cost: float
-    max_retries: int
-    state: str = "waiting"
-    """`waiting`, `running`, `failed` or `ended`."""
-    run_after: float | None = None
-    token: int = 0
-    executions: int = 0
-    troubled: bool = False
-    """Whether anything ever went wrong with it."""
-    started: bool = False
-    """Whether it was ever started."""
-
-
-Heap = list[tuple[float, float, int, Entry]]
-
-
-@attrs.define(eq=False)
 class _Shard:
-    """A user's waiting tasks, as they should be ordered."""
+    """A user's waiting tasks."""
 
-    ordinary: dict[str, Heap] = attrs.Factory(dict)
-    """By kind."""
-    critical: dict[str, Heap] = attrs.Factory(dict)
+    picks: Picks
     ready: int = 0
     ready_kinds: dict[str, int] = attrs.Factory(dict)
-    burst: int = 0
 
 
 class Ledger:
@@ -204,28 +181,8 @@ class Ledger:
         if event.task in self.entries:
             self._broken(CONSERVATION, event.at, f"{event.task} was admitted twice")
             return
-        sequence = int(event.task.rpartition("#")[2])
-        entry = Entry(event.user, event.kind, event.level, event.order_at, sequence, 0.0, event.cost, event.max_retries)
-        entry.key = self._key(event, entry)
-        self.entries[event.task] = entry
+        entry = self.entries[event.task] = entry_of(event, self._settings.ordering)
         self._wait(entry, event.run_after, event.at)
-
-    def _key(self, event: Admitted, entry: Entry) -> float:
-        if event.level == Priority.CRITICAL:
-            return event.order_at
-        task = Task(
-            id=event.task,
-            user=event.user,
-            kind=event.kind,
-            sequence=entry.sequence,
-            created_at=event.at,
-            updated_at=event.at,
-            order_at=event.order_at,
-            priority=Priority(event.level),
-            expires_at=event.expires_at,
-            cost=event.cost,
-        )
-        return self._settings.ordering.key(task)
 
     def _started(self, event: Started, entry: Entry) -> None:
         if entry.state != "waiting":
@@ -235,7 +192,9 @@ class Ledger:
             self._broken(FENCING, event.at, f"{event.task} was claimed with token {event.token} after {entry.token}")
         if entry.run_after is not None and entry.run_after > event.at:
             self._broken(PICK, event.at, f"{event.task} was started before {entry.run_after}")
-        self._check_pick(event, entry, self.shards[entry.user])
+        shard = self.shards[entry.user]
+        for fault in shard.picks.faults(entry, self._choice(entry.kind, event.worker, shard.ready_kinds), event.at):
+            self._broken(PICK, event.at, f"{event.task} {fault}")
         for invariant, said in self._restrictions.started(event.at, entry.user, entry.kind, event.worker, event.stolen):
             self._broken(invariant, event.at, f"{event.task}: {said}")
         entry.state, entry.token, entry.started = "running", event.token, True
@@ -247,42 +206,17 @@ class Ledger:
         self._running += 1
         self._leave(entry)
 
-    def _check_pick(self, event: Started, entry: Entry, shard: _Shard) -> None:
-        critical, ordinary = (self._next(lanes, entry.kind, event.worker) for lanes in (shard.critical, shard.ordinary))
-        is_critical = entry.level == Priority.CRITICAL
-        expected = critical if is_critical else ordinary
-        if expected is not entry:
-            self._broken(PICK, event.at, f"{event.task} was started before #{expected.sequence if expected else None}")
-        bound = self._settings.critical_burst
-        if is_critical:
-            if ordinary is not None:
-                shard.burst += 1
-            elif not any(_first(heap) for heap in shard.ordinary.values()):
-                shard.burst = 0
-            if bound is not None and shard.burst > bound:
-                self._broken(PICK, event.at, f"{event.task} is critical number {shard.burst} in a row of {bound}")
-        else:
-            if critical is not None and (bound is None or shard.burst < bound):
-                self._broken(PICK, event.at, f"{event.task} was started before a critical task")
-            shard.burst = 0
-
-    def _next(self, lanes: dict[str, Heap], kind: str, worker: Address) -> Entry | None:
-        """Which should start first, of the kinds that the worker could choose from when it was given one of `kind`."""
+    def _choice(self, kind: str, worker: Address, ready: Iterable[str]) -> set[str]:
+        """The ready kinds that the worker could choose from when it was given a task of `kind`."""
         restrictions, runs = self._restrictions, self._workers[worker].kinds
-        limited = restrictions.is_limited(kind)
-        heads = [
-            (heap[0], first)
-            for other, heap in lanes.items()
-            if other == kind
-            or (
-                other in runs
-                and not limited
-                and not restrictions.is_limited(other)
-                and not restrictions.is_paused(other)
-            )
-            if (first := _first(heap)) is not None
-        ]
-        return min(heads)[1] if heads else None
+        if restrictions.is_limited(kind):
+            return {kind}
+        open_kinds = {
+            other
+            for other in ready
+            if other in runs and not restrictions.is_limited(other) and not restrictions.is_paused(other)
+        }
+        return open_kinds | {kind}
 
     def _extended(self, event: Extended, entry: Entry) -> None:
         self._check_owner(event, entry)
@@ -327,21 +261,22 @@ class Ledger:
             self._ended -= 1
         entry.troubled = True
         entry.token, entry.executions = event.token, event.attempts
+        put_back_by_hand(entry, self._settings.ordering)
         self._wait(entry, None, event.at)
 
     def _dead_lettered(self, event: DeadLettered, entry: Entry) -> None:
-        if event.worker is None:
-            self._end_waiting(event, entry, "failed")
-        elif event.outcome == "recovered":
-            if self._check_owner(event, entry):
-                self._fall_silent(event)
-                self._stop_running(entry)
-                self._end(entry, "failed")
-        elif self._stop(event, entry):
-            self._end(entry, "failed")
+        if entry.unwanted:
+            self._broken(CANCEL, event.at, f"{event.task} was dead-lettered though its cancel was acknowledged")
+        self._end_without_result(event, entry, "failed")
+
+    def _cancel_requested(self, event: CancelRequested, entry: Entry) -> None:
+        if self._check_owner(event, entry):
+            entry.unwanted = True
 
     def _cancelled(self, event: Cancelled, entry: Entry) -> None:
-        self._end_waiting(event, entry, "ended")
+        if event.worker is not None and not entry.unwanted:
+            self._broken(CANCEL, event.at, f"{event.task} was cancelled while it ran and nobody asked")
+        self._end_without_result(event, entry, "cancelled")
 
     def _report_refused(self, event: ReportRefused, entry: Entry) -> None:
         if entry.state == "running" and event.token == entry.token:
@@ -350,7 +285,7 @@ class Ledger:
             self._silent.discard(event.worker)
 
     def _swept(self, event: Swept, entry: Entry) -> None:
-        if entry.state not in ("failed", "ended"):
+        if entry.state in ("waiting", "running"):
             self._broken(CONSERVATION, event.at, f"{event.task} was removed while {entry.state}")
             return
         del self.entries[event.task]
@@ -388,6 +323,17 @@ class Ledger:
         entry.state = state
         self._ended += 1
 
+    def _end_without_result(self, event: DeadLettered | Cancelled, entry: Entry, state: str) -> None:
+        if event.worker is None:
+            self._end_waiting(event, entry, state)
+        elif event.outcome == "recovered":
+            if self._check_owner(event, entry):
+                self._fall_silent(event)
+                self._stop_running(entry)
+                self._end(entry, state)
+        elif self._stop(event, entry):
+            self._end(entry, state)
+
     def _end_waiting(self, event: Any, entry: Entry, state: str) -> None:
         if entry.state != "waiting":
             self._broken(_unless_ended(entry), event.at, f"{event.task} ended unstarted while {entry.state}")
@@ -397,6 +343,8 @@ class Ledger:
         self._end(entry, state)
 
     def _wait(self, entry: Entry, run_after: float | None, at: float) -> None:
+        if entry.unwanted:
+            self._broken(CANCEL, at, f"{entry.user}#{entry.sequence} waits again though its cancel was acknowledged")
         entry.state = "waiting"
         if run_after is not None and run_after > at:
             entry.run_after = run_after
@@ -414,9 +362,9 @@ class Ledger:
         entry.run_after = None
         shard = self.shards.get(entry.user)
         if shard is None:
-            shard = self.shards[entry.user] = _Shard()
-        lanes = shard.critical if entry.level == Priority.CRITICAL else shard.ordinary
-        heappush(lanes.setdefault(entry.kind, []), (entry.key, entry.order_at, entry.sequence, entry))
+            picks = Picks(self._settings.ordering, self._settings.critical_burst)
+            shard = self.shards[entry.user] = _Shard(picks)
+        shard.picks.push(entry)
         shard.ready += 1
         shard.ready_kinds[entry.kind] = shard.ready_kinds.get(entry.kind, 0) + 1
         self._ready += 1
@@ -438,17 +386,9 @@ class Ledger:
 
 
 def _unless_ended(entry: Entry) -> str:
+    if entry.state == "cancelled" or (entry.state == "ended" and entry.unwanted):
+        return CANCEL
     return ONE_OUTCOME if entry.state in ("failed", "ended") else FENCING
-
-
-def _first(heap: list[tuple[float, float, int, Entry]]) -> Entry | None:
-    """The first entry that still waits and is not delayed; those that left are dropped on the way."""
-    while heap:
-        entry = heap[0][3]
-        if entry.state == "waiting" and entry.run_after is None:
-            return entry
-        heappop(heap)
-    return None
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {
@@ -461,6 +401,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     Released: Ledger._released,
     Requeued: Ledger._requeued,
     DeadLettered: Ledger._dead_lettered,
+    CancelRequested: Ledger._cancel_requested,
     Cancelled: Ledger._cancelled,
     ReportRefused: Ledger._report_refused,
     Swept: Ledger._swept,

@@ -3,7 +3,7 @@
 A wait is the first start minus `order_at`. Percentiles are nearest-rank: the smallest wait that at least that part of the
 waits does not exceed. Jain's index (Jain 1984) is (sum x)^2 / (n sum x^2) with x the cost dispatched per weight, corrected
 to what was used when it ends, over the time in which every user that is ever backlogged is backlogged together; None below
-two users or without such time.
+two users or without such time. A dispatch counts where it was made, whenever it ends.
 """
 
 import math
@@ -14,12 +14,14 @@ import attrs
 
 from actors.task import Priority
 from actors.trace import (
+    Cancelled,
     Completed,
     DeadLettered,
     Event,
     Recovered,
     Released,
     ReportRefused,
+    Requeued,
     Retried,
     Started,
     SubmitRefused,
@@ -83,7 +85,11 @@ def percentile(ordered: list[float], part: float) -> float | None:
     >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5), percentile([], 0.5)
     (2.0, None)
     """
-    return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else None
+    if not ordered:
+        return None
+    # A little less, because 0.07 * 100 is a little over 7 and its ceiling would be the next rank.
+    rank = math.ceil(part * len(ordered) * (1 - 1e-12))
+    return ordered[max(0, rank - 1)]
 
 
 def jain_index(shares: list[float]) -> float | None:
@@ -92,10 +98,12 @@ def jain_index(shares: list[float]) -> float | None:
     >>> jain_index([1.0, 1.0]), jain_index([1.0, 0.0]), jain_index([1.0])
     (1.0, 0.5, None)
     """
-    squares = math.fsum(share * share for share in shares)
-    if len(shares) < 2 or squares == 0:
+    largest = max(shares, default=0.0)
+    if len(shares) < 2 or largest <= 0:
         return None
-    return math.fsum(shares) ** 2 / (len(shares) * squares)
+    # Relative to the largest: the square of a very large or small share is not a number that a float holds.
+    relative = [share / largest for share in shares]
+    return math.fsum(relative) ** 2 / (len(relative) * math.fsum(share * share for share in relative))
 
 
 class Metrics:
@@ -113,6 +121,8 @@ class Metrics:
         self._backlogged: set[str] = set()
         self._log_users = array("l")
         self._log_values = array("d")
+        self._dispatched: dict[str, int] = {}
+        """For each running task that was logged, where."""
         self.jobs = 0
         """Tasks that ended."""
         self.recovered = 0
@@ -126,7 +136,7 @@ class Metrics:
             self._started(event)  # type: ignore[arg-type]
         elif kind is Completed or kind in (Retried, Released):
             self._served(event)  # type: ignore[arg-type]
-        elif kind is DeadLettered:
+        elif kind in (DeadLettered, Cancelled):
             self._served(event)  # type: ignore[arg-type]
             self.recovered += event.outcome == "recovered"  # type: ignore[union-attr]
         elif kind is Recovered:
@@ -138,6 +148,9 @@ class Metrics:
             self._refused(event)  # type: ignore[arg-type]
         elif kind is Unreachable:
             self.unreachable += 1
+        elif kind is Requeued:
+            # What it had used of its turn, if it was running, nobody says: the turn stays at its cost.
+            self._dispatched.pop(event.task, None)  # type: ignore[union-attr]
 
     def on_quiet(self, now: float) -> None:
         touched = self._ledger.touched
@@ -177,6 +190,7 @@ class Metrics:
     def _started(self, event: Started) -> None:
         entry = self._ledger.entries[event.task]
         if self._backlogged:
+            self._dispatched[event.task] = len(self._log_values)
             self._log(entry.user, entry.cost)
         if event.stolen:
             for group in self._groups(entry):
@@ -186,13 +200,13 @@ class Metrics:
             for group in self._groups(entry):
                 group.waits.append(wait)
 
-    def _served(self, event: Completed | DeadLettered) -> None:
+    def _served(self, event: Completed | DeadLettered | Cancelled) -> None:
         entry = self._ledger.entries[event.task]
         completed = type(event) is Completed
-        self.jobs += completed or type(event) is DeadLettered
+        self.jobs += completed or type(event) in (DeadLettered, Cancelled)
         expired = type(event) is DeadLettered and event.cause == "expired"
-        if self._backlogged and event.worker is not None:
-            self._log(entry.user, event.used_seconds - entry.cost)
+        if (place := self._dispatched.pop(event.task, None)) is not None:
+            self._log_values[place] = event.used_seconds
         for group in self._groups(entry):
             group.completed += completed
             group.expired += expired

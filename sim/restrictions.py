@@ -129,10 +129,10 @@ class Restrictions:
         worker_class = self._workers[worker]
         relation = self._relations.get((worker_class, user))
         if relation is None:
-            if worker_class.users is None or any(fnmatchcase(user, pattern) for pattern in worker_class.users):
+            if worker_class.users is None or _named(user, worker_class.users):
                 relation = "own"
             else:
-                steals = self._settings.stealing != "none" and any(fnmatchcase(user, p) for p in worker_class.steals)
+                steals = self._settings.stealing != "none" and _named(user, worker_class.steals)
                 relation = "steals" if steals else "none"
             self._relations[worker_class, user] = relation
         return relation
@@ -154,6 +154,10 @@ class Restrictions:
             return limit
         caps = [cap for cap in (limit.concurrency_max, self._cap) if cap is not None]
         return Limit(limit.rate_limit, min(caps))
+
+
+def _named(user: str, patterns: tuple[str, ...]) -> bool:
+    return any(user == pattern or fnmatchcase(user, pattern) for pattern in patterns)
 
 
 def _keys(user: str, kind: str) -> tuple[str, str, str]:

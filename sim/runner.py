@@ -34,7 +34,7 @@ from sim.scenario import Check, Scenario
 from sim.worker import SimulatedWorker
 from sim.workload import Source, source_address
 
-__all__ = ["CheckResult", "Simulation", "SimulationResult", "simulate"]
+__all__ = ["CheckResult", "Simulation", "SimulationResult", "installed_version", "simulate"]
 
 C = TypeVar("C", bound=Core)
 
@@ -164,7 +164,7 @@ class Simulation:
         return SimulationResult(
             scenario=self.scenario.name,
             seed=self.scenario.seed,
-            version=_version(),
+            version=installed_version(),
             sharing=SHARING.name_of(runtime.sharing),
             ordering=ORDERING.name_of(runtime.ordering),
             verdict="pass" if all(check.as_expected for check in checks) else "fail",
@@ -289,10 +289,11 @@ def _header(scenario: Scenario) -> Header:
         "critical_burst": runtime.critical_burst,
         "admitted_max": runtime.admitted_max,
     }
-    return Header(scenario=scenario.name, seed=scenario.seed, version=_version(), options=options)
+    return Header(scenario=scenario.name, seed=scenario.seed, version=installed_version(), options=options)
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """The version of Evenhand that is installed."""
     try:
         return version("evenhand")
     except PackageNotFoundError:

@@ -4,14 +4,14 @@ Read from a TOML file into frozen attrs classes. Every unknown key and every bad
 key, the constraint and the value.
 """
 
-import math
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from actors.config import KindSettings, Settings, make_converter, structure
+from actors.config import Faults, KindSettings, Settings, make_converter, structure
 from actors.errors import InvalidConfig
 from actors.limits import Limit
 from actors.messages import WorkerClass
@@ -22,7 +22,7 @@ from actors.policies.sharing import SharingPolicy
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
-from actors.validators import finite, greater_than, one_of, or_none, user_name_fault, whole
+from actors.validators import finite, greater_than, is_finite, one_of, or_none, user_name_fault, whole
 from sim.operator import ACTIONS, TimedEvent
 from sim.processes import PROCESSES, SERVICES, Arrivals, Service
 
@@ -172,8 +172,9 @@ class Check:
     def __attrs_post_init__(self) -> None:
         if (self.at_most is None) == (self.at_least is None):
             raise InvalidConfig(f"check {self.name!r} must have either at_most or at_least")
-        if any(limit is not None and math.isnan(limit) for limit in (self.at_most, self.at_least)):
-            raise InvalidConfig(f"check {self.name!r} must have a limit that is a number, got nan")
+        limit = self.at_least if self.at_most is None else self.at_most
+        if not is_finite(limit):
+            raise InvalidConfig(f"check {self.name!r} must have a limit that is a finite number, got {limit!r}")
         if self.user is not None and self.level is not None:
             raise InvalidConfig(f"check {self.name!r} must have a user or a level, not both")
         if self.metric in ("jain", "unreachable") and (self.user is not None or self.level is not None):
@@ -209,23 +210,26 @@ class Scenario:
     checks: tuple[Check, ...] = attrs.field(default=(), metadata={"key": "check"})
 
     def __attrs_post_init__(self) -> None:
+        if faults := [*self._repeated_names(), *self._unknown_names()]:
+            raise InvalidConfig("\n".join(faults))
+
+    def _repeated_names(self) -> Iterator[str]:
+        yield from _repeated("kind", [[kind.name] for kind in self.kinds])
+        yield from _repeated("user", [[single.name for single in user.each()] for user in self.users])
+
+    def _unknown_names(self) -> Iterator[str]:
         users, kinds = [user.name for user in self.each_user()], [kind.name for kind in self.kinds]
-        _refuse_repeated("kind", kinds)
-        _refuse_repeated("user", users)
         for u, user in enumerate(self.users):
             for a, arrivals in enumerate(user.arrivals):
-                _refuse_unknown(f"user[{u}].arrivals[{a}].kind", "kind", arrivals.kind, kinds)
+                yield from _unknown(f"user[{u}].arrivals[{a}].kind", "kind", arrivals.kind, kinds)
         for w, workers in enumerate(self.workers):
             for k, kind in enumerate(workers.kinds or ()):
-                _refuse_unknown(f"worker[{w}].kinds[{k}]", "kind", kind, kinds)
+                yield from _unknown(f"worker[{w}].kinds[{k}]", "kind", kind, kinds)
         for e, event in enumerate(self.events):
-            if event.kind is not None:
-                _refuse_unknown(f"event[{e}].kind", "kind", event.kind, kinds)
-            if event.user is not None:
-                _refuse_unknown(f"event[{e}].user", "user", event.user, users)
+            yield from _unknown(f"event[{e}].kind", "kind", event.kind, kinds)
+            yield from _unknown(f"event[{e}].user", "user", event.user, users)
         for c, check in enumerate(self.checks):
-            if check.user is not None:
-                _refuse_unknown(f"check[{c}].user", "user", check.user, users)
+            yield from _unknown(f"check[{c}].user", "user", check.user, users)
 
     def each_user(self) -> list[User]:
         """Every single user."""
@@ -268,18 +272,19 @@ class Scenario:
         )
 
 
-def _refuse_repeated(what: str, names: list[str]) -> None:
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise InvalidConfig(f"{what}[{number}].name must not repeat, got {name!r} again")
+def _repeated(what: str, tables: list[list[str]]) -> Iterator[str]:
+    """A fault for each table of the file that stands for a name which another one before it stands for."""
+    known: set[str] = set()
+    for number, names in enumerate(tables):
+        if again := [name for name in names if name in known]:
+            yield f"{what}[{number}].name must not repeat, got {again[0]!r} again"
+        known.update(names)
 
 
-def _refuse_unknown(path: str, what: str, name: str, known: list[str]) -> None:
-    if name not in known:
+def _unknown(path: str, what: str, name: str | None, known: list[str]) -> Iterator[str]:
+    if name is not None and name not in known:
         listed = ", ".join(known) or "none"
-        raise InvalidConfig(
-            f"{path} must name a {what} of this scenario ({listed}), got {name!r}{suggestion(name, known)}"
-        )
+        yield f"{path} must name a {what} of this scenario ({listed}), got {name!r}{suggestion(name, known)}"
 
 
 # Reading a file
@@ -290,11 +295,13 @@ def _tagged(converter: Any, tag: str, classes: dict[str, type[Any]]) -> Any:
 
     def hook(value: Any, _: object) -> Any:
         if not isinstance(value, dict):
-            raise InvalidConfig(f"must be a table with {tag!r}, got {value!r}")
-        name = value.get(tag)
+            raise Faults(f" must be a table with {tag!r}, got {value!r}")
+        if tag not in value:
+            raise Faults(f".{tag} is missing")
+        name = value[tag]
         if not isinstance(name, str) or name not in classes:
             hint = suggestion(str(name), list(classes))
-            raise InvalidConfig(f"{tag} must be one of {', '.join(classes)}, got {name!r}{hint}")
+            raise Faults(f".{tag} must be one of {', '.join(classes)}, got {name!r}{hint}")
         return converter.structure({key: item for key, item in value.items() if key != tag}, classes[name])
 
     return hook
@@ -317,10 +324,13 @@ def parse_scenario(text: str) -> Scenario:
     >>> parse_scenario('name = "x"')
     Traceback (most recent call last):
     actors.errors.InvalidConfig: duration_seconds is missing
+    kind is missing
+    user is missing
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits and lists in lists without end are beyond the parser, which says so in its way.
         raise InvalidConfig(f"the file must be TOML: {error}") from None
     return structure(_converter, data, Scenario)
 
@@ -334,5 +344,5 @@ def load_scenario(path: str | Path) -> Scenario:
     try:
         return parse_scenario(text)
     except InvalidConfig as error:
-        lines = "\n".join(f"{path}: {line}" for line in str(error).splitlines())
+        lines = "\n".join(f"{path}: {line}" for line in str(error).split("\n"))
         raise InvalidConfig(lines) from None

@@ -3,10 +3,11 @@
 from rich.markup import escape
 from rich.table import Table
 
+from sim.invariants import Violation
 from sim.metrics import GroupMetrics
 from sim.runner import SimulationResult
 
-__all__ = ["checks_table", "header", "users_table", "verdict"]
+__all__ = ["checks_table", "header", "users_table", "verdict", "violation_line"]
 
 
 def header(result: SimulationResult) -> str:
@@ -44,6 +45,11 @@ def checks_table(result: SimulationResult) -> Table:
             mark += " (expected to fail)"
         table.add_row(escape(check.name), number(check.value), number(check.limit), mark)
     return table
+
+
+def violation_line(violation: Violation) -> str:
+    """An invariant that broke, when, and how."""
+    return f"[red]{escape(violation.invariant)}[/] at {violation.at:g} s: {escape(violation.said)}"
 
 
 def verdict(result: SimulationResult) -> str:

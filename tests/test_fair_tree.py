@@ -69,12 +69,12 @@ def stale_put(self: TreeIndex, user: str, head: Any, original: Any = TreeIndex.p
     (stale_refresh(self, user) if user in self._own else original(self, user, head))
 
 
-def unraised(self: FairAccount, name: str, original: Any = FairAccount._wake) -> None:
-    """Leaves inner names where they were when they fell idle."""
-    tags = {step: node.tag for step, node, _ in self._way_up(name) if not node.active and "/" in step}
+def banking(self: FairAccount, name: str, original: Any = FairAccount._wake) -> None:
+    """Lets those below a tenant start from 0."""
+    idle = [step for step, node, _ in self._way_up(name) if not node.active and "/" in step]
     original(self, name)
-    for step, tag in tags.items():
-        self._nodes[step].tag = tag
+    for step in idle:
+        self._nodes[step].tag = 0.0
 
 
 TELLING = [("join", 0, 1.0), ("join", 2, 1.0), *[("pick", 1.0, 1.0)] * 40, ("join", 1, 1.0), *[("pick", 1.0, 1.0)] * 40]
@@ -83,15 +83,15 @@ TELLING = [("join", 0, 1.0), ("join", 2, 1.0), *[("pick", 1.0, 1.0)] * 40, ("joi
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "names above are not charged": (FairAccount, "charge", flat_charge),
     "names above are not moved in the index": (TreeIndex, "put", stale_put),
-    "credit is banked below a tenant": (FairAccount, "_wake", unraised),
+    "credit is banked below a tenant": (FairAccount, "_wake", banking),
 }
 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_the_bound_fails_on_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*PLANTED[bug])
-    tree = st.just((("a/a", "a/b", "b"), {}))
-    finds(test_siblings_keep_the_bound_when_costs_are_exact, tree=tree, script=st.just(TELLING), workers=st.just(2))
+    telling = {"tree": st.just((("a/a", "a/b", "b"), {})), "script": st.just(TELLING), "workers": st.just(2)}
+    finds(test_siblings_keep_the_bound_when_costs_are_exact, **telling)
 
 
 # Splitting
@@ -112,8 +112,8 @@ def test_splitting_a_backlog_over_many_names_gains_nothing(
     for users in (("tenant",), split):
         match = Play(WeightedFair(), {"tenant": weight[0], "rival": weight[1]}, users=(*users, "rival"))
         match.ledger.bound = start_time_bound
-        for user in match.users:
-            match.join(user, 1.0)
+        for name in match.users:
+            match.join(name, 1.0)
         served = {"tenant": 0, "rival": 0}
         for _ in cost:
             user = match.index.pick()

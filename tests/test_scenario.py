@@ -964,7 +964,7 @@ def arrived(scenario: Scenario, **changes: Any) -> list[tuple[str, float, str, i
     return sorted(observer.seen)
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.integers(0, 99))
 def test_the_same_seed_brings_the_same_work_whatever_the_policy(seed: int) -> None:
     poisson = Poisson(kind="work", per_second=2.0)

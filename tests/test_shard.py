@@ -680,6 +680,15 @@ class ShardMachine(RuleBasedStateMachine):
         order = Cancel(task.given.id, CLIENT)
         self.deliver(order, lambda effects: answered(effects, self.model.cancel(task, self.now)))
 
+    @precondition(lambda self: self.running())
+    @rule(place=places, wanted_again=st.booleans())
+    def cancel_running(self, place: int, wanted_again: bool) -> None:
+        task = self.running()[place % len(self.running())]
+        number = list(self.model.tasks).index(task.given.id)
+        self.cancel(number)
+        if wanted_again:
+            self.requeue(number, True)
+
     @precondition(lambda self: len(self.model.in_status(Status.PENDING)) > 8)
     @rule(spared=st.integers(0, 2))
     def cancel_most(self, spared: int) -> None:

@@ -58,16 +58,21 @@ class Registry(Generic[P]):
         if attrs.has(found):
             self._refuse_unknown(name, found, options)
         try:
-            return self._checked(found(**options))
-        except TypeError as error:
+            made = found(**options)
+        except InvalidConfig:
+            raise
+        except Exception as error:
             raise InvalidConfig(f"{self.sort} policy {name!r} refused its options {options!r}: {error}") from error
+        return self._checked(made)
 
     def _refuse_unknown(self, name: str, found: type[Any], options: dict[str, Any]) -> None:
         known = [field.alias for field in attrs.fields(found)]
-        for key in options:
-            if key not in known:
-                names = ", ".join(sorted(known)) or "none"
-                raise InvalidConfig(f"{key} must be an option of {name} ({names}){suggestion(key, known)}")
+        names = ", ".join(sorted(known)) or "none"
+        unknown = [
+            f"{key} must be an option of {name} ({names}){suggestion(key, known)}" for key in options if key not in known
+        ]
+        if unknown:
+            raise InvalidConfig("\n".join(unknown))
 
     def _load(self, name: str) -> type[Any]:
         module, colon, attribute = name.partition(":")
@@ -79,7 +84,8 @@ class Registry(Generic[P]):
             )
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
+        except Exception as error:
+            # Whatever a user's module raises when it is run; and TypeError for a relative name.
             raise InvalidConfig(f"{self.sort} policy must be importable, got {name!r}: {error}") from error
         if not isinstance(found, type):
             raise InvalidConfig(f"{self.sort} policy must be a class, got {name!r}: {found!r}")

@@ -95,8 +95,8 @@ class DeficitAccount:
         return KeyIndex(self)
 
     def _new_place(self) -> _Place:
-        """At the end of the ring, still to be visited in this round."""
-        return _Place(0.0, self._round - 1, self._positions + 1)
+        """At the end of the ring, behind those who were served in this round: who comes and goes must not gain by it."""
+        return _Place(0.0, self._round, self._positions + 1)
 
     def _rounds(self, user: str, place: _Place, cost: float) -> int:
         return max(0, math.ceil((cost - place.deficit) / (self._quantum * self._weight(user))))

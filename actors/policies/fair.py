@@ -83,8 +83,8 @@ class _Node:
     """Charges here and below that are not settled yet."""
     active: int = 0
     """Children that are active, its own tasks included."""
-    children: int = 0
-    """Children that are remembered."""
+    children: set[str] | None = None
+    """Children that are remembered, if there ever were any."""
     resting: list[tuple[float, str]] = attrs.Factory(list)
     """A heap of tags that children had when they fell idle: each is looked at once this clock has passed it."""
 
@@ -101,7 +101,7 @@ class FairAccount:
             self._nodes[name] = node = _Node(*saved[name])
             node.active = int(node.own)
             if name != _ROOT:
-                self._nodes[above(name)].children += 1
+                self._adopt(above(name), name)
         for name in sorted(saved, key=lambda name: -name.count("/")):
             self._restore(name, self._nodes[name])
         for node in self._nodes.values():
@@ -207,9 +207,15 @@ class FairAccount:
         node = self._nodes.get(name)
         if node is None:
             parent = self._node(above(name))
-            parent.children += 1
+            self._adopt(above(name), name)
             node = self._nodes[name] = _Node(parent.virtual)
         return node
+
+    def _adopt(self, parent_name: str, name: str) -> None:
+        parent = self._nodes[parent_name]
+        if parent.children is None:
+            parent.children = set()
+        parent.children.add(name)
 
     def _way_up(self, name: str) -> Iterator[tuple[str, _Node, _Node]]:
         node = self._node(name)
@@ -242,12 +248,14 @@ class FairAccount:
         """Forget an idle name and those above it, or remember to look again when the clock has passed its tag."""
         while name:
             node, parent = self._nodes[name], self._nodes[above(name)]
-            if node.active or node.running or node.children:
+            if node.active or node.running:
                 return
             if node.tag > parent.virtual:
                 heappush(parent.resting, (node.tag, name))
-                return
-            self._forget(name, parent)
+            else:
+                assert parent.children is not None, "a child has been adopted"
+                parent.children.discard(name)
+                self._forget(name)
             name = above(name)
 
     def _forget_passed(self, parent: _Node) -> None:
@@ -256,9 +264,10 @@ class FairAccount:
             if name in self._nodes:
                 self._rest(name)
 
-    def _forget(self, name: str, parent: _Node) -> None:
-        del self._nodes[name]
-        parent.children -= 1
+    def _forget(self, name: str) -> None:
+        """A name and all below it: whoever comes back to a name that nobody remembers starts with a new clock."""
+        for child in sorted(self._nodes.pop(name).children or ()):
+            self._forget(child)
         if "node/" + name in self._notes:
             del self._notes["node/" + name]
 
@@ -272,7 +281,7 @@ def _way_down(user: str) -> Iterator[str]:
     >>> list(_way_down("a/b/c"))
     ['a', 'a/b', 'a/b/c']
     """
-    at = user.find("/")
+    at = user.find("/", 1)
     while at >= 0:
         yield user[:at]
         at = user.find("/", at + 1)

@@ -83,6 +83,8 @@ class Watch:
         classes = list(classes)
         if self._reach is None:
             if all(found.users is None for found in classes):
+                for user in sorted(self.unreachable):
+                    self._set(user, False)
                 return
             self._reach = Reach()
         for user in users:

@@ -13,9 +13,10 @@ Where users wait for a kind that is limited they share that limit by its own acc
 """
 
 import re
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from fnmatch import translate
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 
@@ -103,24 +104,17 @@ class SampleSlot:
 
     def __init__(self) -> None:
         self._users: list[str] = []
-        self._places: dict[str, int] = {}
+        """Sorted, so that a draw depends on who is there and not on how they came; moving names up is one memmove."""
         self._counts: dict[str, int] = {}
 
     def put(self, user: str, head: Head | None, count: int) -> None:
-        if user not in self._places:
-            self._places[user] = len(self._users)
-            self._users.append(user)
+        if user not in self._counts:
+            insort(self._users, user)
         self._counts[user] = count
 
     def discard(self, user: str) -> None:
-        place = self._places.pop(user, None)
-        if place is None:
-            return
-        del self._counts[user]
-        last = self._users.pop()
-        if last != user:
-            self._users[place] = last
-            self._places[last] = place
+        if self._counts.pop(user, None) is not None:
+            del self._users[bisect_left(self._users, user)]
 
     def refresh(self, name: str) -> None:
         """Accounts do not count."""
@@ -187,9 +181,11 @@ class View:
         return FairSlot(account)
 
 
-def _matcher(patterns: tuple[str, ...] | None) -> Callable[[str], Any]:
+def _matcher(patterns: tuple[str, ...] | None) -> Callable[[str], bool]:
     if patterns is None:
         return lambda user: True
     if not patterns:
         return lambda user: False
-    return re.compile("|".join(translate(pattern) for pattern in patterns)).fullmatch
+    globs = re.compile("|".join(translate(pattern) for pattern in patterns)).fullmatch
+    # A name means the user of that name, whatever signs it is made of.
+    return lambda user: user in patterns or globs(user) is not None
