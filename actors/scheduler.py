@@ -19,7 +19,7 @@ import attrs
 from actors.actor import NEVER, Draw, Effects
 from actors.config import Settings
 from actors.demand import Demand, Standing
-from actors.errors import InvalidConfig
+from actors.errors import EvenhandError, InvalidConfig
 from actors.limits import Limit
 from actors.messages import (
     Address,
@@ -45,7 +45,7 @@ from actors.policies.stealing import Lots
 from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.table import Notes, Table
 from actors.trace import Paused, Reachable, Relimited, Resumed, Reweighted, Unreachable
-from actors.validators import number_fault
+from actors.validators import number_fault, user_name_fault
 
 __all__ = ["Scheduler"]
 
@@ -192,36 +192,48 @@ class Scheduler:
     # What people say
 
     def _pause(self, message: Pause, now: float, effects: Effects) -> None:
-        self._demand.pause(_key(message.kind, message.user), now)
-        effects.events.append(Paused(now, message.kind, message.user))
-        self._answer(message.reply_to, effects)
+        def act(key: str) -> None:
+            self._demand.pause(key, now)
+            effects.events.append(Paused(now, message.kind, message.user))
+
+        self._obey(message, act, effects)
 
     def _resume(self, message: Resume, now: float, effects: Effects) -> None:
-        self._demand.resume(_key(message.kind, message.user), now)
-        effects.events.append(Resumed(now, message.kind, message.user))
-        self._answer(message.reply_to, effects)
+        def act(key: str) -> None:
+            self._demand.resume(key, now)
+            effects.events.append(Resumed(now, message.kind, message.user))
 
-    def _set_weight(self, message: SetWeight, now: float, effects: Effects) -> None:
-        if fault := number_fault("weight", message.weight):
-            self._answer(message.reply_to, effects, InvalidConfig(fault))
-            return
-        self._demand.set_weight(message.user, float(message.weight))
-        effects.events.append(Reweighted(now, message.user, message.weight))
-        self._answer(message.reply_to, effects)
+        self._obey(message, act, effects)
 
     def _set_limit(self, message: SetLimit, now: float, effects: Effects) -> None:
-        try:
+        def act(key: str) -> None:
             limit = Limit(message.rate_limit, message.concurrency_max)
-        except InvalidConfig as error:
-            self._answer(message.reply_to, effects, error)
-            return
-        self._demand.set_limit(_key(message.kind, message.user), limit, now)
-        effects.events.append(Relimited(now, message.kind, message.user, limit.rate_limit, limit.concurrency_max))
-        self._answer(message.reply_to, effects)
+            self._demand.set_limit(key, limit, now)
+            effects.events.append(Relimited(now, message.kind, message.user, limit.rate_limit, limit.concurrency_max))
 
-    def _answer(self, reply_to: Address | None, effects: Effects, error: Exception | None = None) -> None:
-        if reply_to is not None:
-            effects.hold(reply_to, Answered("", error))
+        self._obey(message, act, effects)
+
+    def _set_weight(self, message: SetWeight, now: float, effects: Effects) -> None:
+        def act(key: str) -> None:
+            if fault := user_name_fault(message.user) or number_fault("weight", message.weight):
+                raise InvalidConfig(fault)
+            self._demand.set_weight(message.user, float(message.weight))
+            effects.events.append(Reweighted(now, message.user, message.weight))
+
+        self._obey(message, act, effects)
+
+    def _obey(self, message: Any, act: Callable[[str], None], effects: Effects) -> None:
+        """Do it and say so, or change nothing and say why not."""
+        error: EvenhandError | None = None
+        kind = getattr(message, "kind", None)
+        try:
+            if kind is not None and message.user is not None:
+                raise InvalidConfig(f"it must be a kind or a user, not both, got {kind!r} and {message.user!r}")
+            act(_key(kind, message.user))
+        except EvenhandError as refused:
+            error = refused
+        if message.reply_to is not None:
+            effects.hold(message.reply_to, Answered("", error))
 
     # The decision
 

@@ -1,8 +1,10 @@
 """The scheduler's core against a plain, slow model of who should be granted what, restarts included."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from actors import SHARING, Noted, Notes, Settings, Table, Task
 from actors.actor import Effects, keyed_draw
 from actors.messages import (
     SCHEDULER,
+    Answered,
     Busy,
     Declined,
     Failed,
@@ -19,14 +22,19 @@ from actors.messages import (
     Granted,
     Head,
     Idle,
+    Pause,
     Ready,
+    Resume,
     Resync,
+    SetLimit,
     Settled,
+    SetWeight,
     Wake,
     WorkerClass,
 )
 from actors.policies.fair import FairAccount
 from actors.scheduler import Scheduler
+from actors.trace import Reweighted
 
 USERS = ("alice", "bob", "carol")
 WEIGHTS = {"alice": 1.0, "bob": 3.0, "carol": 0.5}
@@ -369,3 +377,32 @@ def test_notes_are_all_that_a_restart_needs() -> None:
     scheduler = new_scheduler()
     effects = scheduler.handle(Idle("worker/1", CLASSES[0], 1, 0), 0.0, DRAW)
     assert [type(record) for record in effects.records] == [Noted]
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (SetWeight("alice", 0.0), "weight must be a finite number > 0, got 0.0"),
+        (SetWeight("alice", -1), "weight must be a finite number > 0, got -1"),
+        (SetWeight("alice", math.nan), "weight must be a finite number > 0, got nan"),
+        (SetWeight("alice", True), "weight must be a finite number > 0, got True"),
+        (SetWeight("", 1.0), "user must be 1 to 128 printable characters, got ''"),
+        (SetWeight("a\x07", 1.0), "user must be 1 to 128 printable characters, got 'a\\x07'"),
+        (SetLimit(kind="crawl", rate_limit=0.0), "rate_limit must be a finite number > 0, got 0.0"),
+        (SetLimit(user="alice", concurrency_max=-1), "concurrency_max must be a whole number >= 0, got -1"),
+        (Pause("crawl", "alice"), "it must be a kind or a user, not both, got 'crawl' and 'alice'"),
+        (Resume("crawl", "alice"), "it must be a kind or a user, not both, got 'crawl' and 'alice'"),
+    ],
+)
+def test_a_bad_order_is_refused_with_the_value_and_changes_nothing(order: Any, said: str) -> None:
+    effects = new_scheduler().handle(msgspec.structs.replace(order, reply_to="people"), 0.0, DRAW)
+    ((receiver, answer),) = effects.held
+    assert (receiver, str(answer.error)) == ("people", said)
+    assert (effects.records, effects.events) == ([], [])
+
+
+def test_a_good_order_is_answered_noted_and_traced() -> None:
+    effects = new_scheduler().handle(SetWeight("alice", 2, "people"), 5.0, DRAW)
+    assert effects.held == [("people", Answered("", None))]
+    assert effects.records == [Noted(SCHEDULER, {"weight/alice": 2.0})]
+    assert effects.events == [Reweighted(5.0, "alice", 2)]
