@@ -24,9 +24,10 @@ from actors.policies.reach import Watch
 from actors.policies.sharing import Account, CapsUsers, Gauged
 from actors.policies.stealing import Lots, View, ViewKey, view_keys
 from actors.restraints import EVERYTHING, Restraints, kind_key, user_key
+from actors.standing import Standing
 from actors.table import Notes
 
-__all__ = ["Choice", "Demand", "Standing"]
+__all__ = ["Choice", "Demand"]
 
 
 @attrs.frozen
@@ -36,32 +37,6 @@ class Choice:
     user: str
     kinds: frozenset[str]
     stolen: bool
-
-
-@attrs.frozen
-class Standing:
-    """How a user stands with one of its kinds: all that may hold such a task back, besides the task itself.
-
-    >>> Standing().handled
-    True
-    """
-
-    paused: tuple[str, ...] = ()
-    """What is paused: `all`, `kind/...`, `user/...`."""
-    limited: tuple[tuple[str, float], ...] = ()
-    """What is at its limit, and when it is free again; infinity: when something ends."""
-    handled: bool = True
-    """Whether any worker runs this kind."""
-    reachable: bool = True
-    """Whether any worker that runs this kind may serve this user."""
-    idle: bool = True
-    """Whether such a worker is idle."""
-    front: str | None = None
-    """Whose turn it is, if it is another's."""
-    gap: float | None = None
-    """By how much, in seconds of work per weight, where the policy counts that."""
-    competing: frozenset[str] = frozenset()
-    """The user's kinds that go by rank with this one: neither held back nor limited, and run by the same workers."""
 
 
 @attrs.define(eq=False)

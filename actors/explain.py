@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import attrs
 
 from actors.config import Settings
-from actors.demand import Standing
 from actors.policies.ordering import as_moving
 from actors.scheduler import Scheduler
+from actors.standing import Standing
 from actors.table import Table
 from actors.task import Priority, Status, Task
 

@@ -5,9 +5,9 @@ running mean cost of each kind. What becomes of a submit that finds no room is a
 the fair order of the waiting room lets it in, or it waits for somebody's oldest task to be dropped (`pushout.py`). All of it
 is noted, so that a restart forgets nothing that is still under way.
 
-Whom to ask for a task is decided on what the table says. While tasks are on their way to or from it, that waits until nothing
-is under way: timers fire only when the mailbox is empty, so the queue asks to be woken now. Else a light user would lose a
-task to a burst that has not arrived yet.
+Whom to ask for a task is decided on what the table says, so it waits until nothing is under way to or from it: timers fire
+only when the mailbox is empty, so the queue asks to be woken now. Else a light user would lose a task to a burst that has
+not arrived yet.
 """
 
 import math
@@ -39,7 +39,7 @@ from actors.messages import (
 from actors.pushout import Pushout
 from actors.retention import Retention
 from actors.table import Notes, Removed, Table
-from actors.task import Priority, Status, Task
+from actors.task import Priority, Task
 from actors.trace import SubmitRefused, Swept
 from actors.validators import number_fault, user_name_fault
 from actors.waiting import WaitingRoom
@@ -194,13 +194,13 @@ class Queue:
     # Those who wait
 
     def _let_in(self, now: float, effects: Effects, quiet: bool) -> None:
-        """Let in whom the door would take, in their order; for the others, have a task dropped if that is the way."""
+        """Let in whom the door would take, in their order; for the others, if that is the way, have a task dropped."""
         if self._pushout is not None and self._pushout.victim is not None:
             # The answer first: who came in meanwhile would have had a task dropped for nothing.
             return
         while (user := self._room.first(self._door.free)) is not None:
             self._enter(user, now, effects)
-        if self._pushout is not None and (quiet or self._settled_down()):
+        if self._pushout is not None and quiet:
             self._push_out(self._pushout, now, effects)
 
     def _enter(self, user: str, now: float, effects: Effects) -> None:
@@ -227,11 +227,6 @@ class Queue:
                 joined = msgspec.structs.replace(parked.submit, id=submitted_id, reply_to=reply_to)
                 self._refuse(joined, full, now, effects)
             pushout.forget_tried()
-
-    def _settled_down(self) -> bool:
-        """Whether the table holds every task that the queue counts, and no other."""
-        counts = self._table.counts
-        return counts[Status.PENDING] + counts[Status.IN_PROGRESS] == self._door.admitted
 
     def _had_nothing(self, user: str) -> None:
         if self._pushout is not None:

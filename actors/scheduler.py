@@ -18,7 +18,7 @@ import attrs
 
 from actors.actor import NEVER, Draw, Effects
 from actors.config import Settings
-from actors.demand import Demand, Standing
+from actors.demand import Demand
 from actors.errors import EvenhandError, InvalidConfig
 from actors.limits import Limit
 from actors.messages import (
@@ -43,6 +43,7 @@ from actors.messages import (
 )
 from actors.policies.stealing import Lots
 from actors.restraints import EVERYTHING, kind_key, user_key
+from actors.standing import Standing
 from actors.table import Notes, Table
 from actors.trace import Paused, Reachable, Relimited, Resumed, Reweighted, Unreachable
 from actors.validators import number_fault, user_name_fault

@@ -34,7 +34,7 @@ from actors.demand import Choice, Demand
 from actors.messages import Head, Ready, WorkerClass
 from actors.policies.fair import FairAccount
 from actors.policies.stealing import STEALING
-from tests.test_sharing import Ledger, start_time_bound, way
+from tests.test_sharing import Ledger, finds, start_time_bound, way
 from tests.test_stealing import may_steal, serves
 
 ALL = "all"
@@ -415,19 +415,21 @@ class Model(Desk):
     def check_turn(self, choice: Choice, order: str, may: dict[str, list[str]]) -> None:
         """The two-clock rule: in a limited kind by its own clock, between kinds by the pool's."""
 
-        def by_length(user: str, kind: str) -> Any:
-            return (-self.counts(user)[kind], user)
+        def by_length(user: str, kind: str) -> int:
+            return -self.counts(user)[kind]
 
         turns = {}
         for kind, users in may.items():
             if kind in self.clocks:
                 turns[kind] = min(users, key=self.clocks[kind].key)
+            elif order == "fair":
+                turns[kind] = min(users, key=self.pool.key)
             else:
-                turns[kind] = min(users, key=self.pool.key if order == "fair" else lambda user: by_length(user, kind))
+                turns[kind] = min((by_length(user, kind), user) for user in users)[1]
         if order == "fair":
             best = min(turns.values(), key=self.pool.key)
         else:
-            best = min(turns.items(), key=lambda turn: by_length(turn[1], turn[0]))[1]
+            best = min((by_length(user, kind), user) for kind, user in turns.items())[1]
         assert choice.user == best
         assert choice.kinds & self.clocks.keys() == {kind for kind in self.clocks if turns.get(kind) == best}
 
@@ -550,34 +552,17 @@ TestAnyPolicy = AnyPolicyMachine.TestCase
 # Planted bugs
 
 
-def kept_by_a_pause(self: Demand, user: Any, servable: set[str], now: float, original: Any = Demand._activate) -> None:
-    """Who cannot be served stays active, and so banks credit."""
-    if servable:
-        original(self, user, servable, now)
-
-
-def by_the_pool_alone(self: Demand, name: str, found: Any, original: Any = Demand._set_account) -> None:
-    """A limited kind is shared by the pool's clock."""
-    original(self, name, found)
-    if found.account is not None:
-        found.account.charge = lambda user, cost, now: None
-        found.account.correct = lambda user, difference, now: None
-
-
 def blind(self: Demand, found: WorkerClass, now: float, lots: Any, original: Any = Demand.choose) -> Choice | None:
-    """Gives up on the first view without work."""
+    """Gives up when its own users have nothing."""
     choice: Choice | None = original(self, found, now, lots)
     return None if choice is not None and choice.stolen else choice
 
 
 PLANTED: dict[str, tuple[Any, str, Any]] = {
-    "a paused user keeps its place": (Demand, "_activate", kept_by_a_pause),
-    "a limited kind has no clock of its own": (Demand, "_set_account", by_the_pool_alone),
     "nobody steals": (Demand, "choose", blind),
     "a paused kind is open": (Demand, "_open_kind", lambda self, kind: True),
-    "users out of permits never come back": (Demand, "refill", lambda self, now: None),
-    "limits are not noted": (Notes, "under", lambda self, prefix: {}),
-    "a new weight counts only from now on": (FairAccount, "reweigh", lambda self, name, before, after: None),
+    "nothing comes back after a restart": (Notes, "under", lambda self, prefix: {}),
+    "nobody is charged": (FairAccount, "charge", lambda self, user, cost, now: None),
 }
 
 
@@ -648,18 +633,21 @@ def test_who_is_held_back_changes_nothing_in_the_order_of_the_others(
         orders.append([user for user, _ in desk.started if user != "held"])
     with_it, without = orders
     assert with_it == without[: len(with_it)]
-    assert len(with_it) > 20
+    assert len(with_it) > 10
 
 
 # A limit that is shared
 
 
-@given(
-    weight=st.tuples(weights, weights, weights),
-    limit=st.sampled_from([Limit(rate_limit=0.5), Limit(rate_limit=2.0), Limit(concurrency_max=1)]),
-    workers=st.integers(1, 8),
-    cost=st.tuples(costs, costs, costs),
-)
+SHARED: dict[str, Any] = {
+    "weight": st.tuples(weights, weights, weights),
+    "limit": st.sampled_from([Limit(rate_limit=0.5), Limit(rate_limit=2.0), Limit(concurrency_max=1)]),
+    "workers": st.integers(1, 8),
+    "cost": st.tuples(costs, costs, costs),
+}
+
+
+@given(**SHARED)
 @example(weight=(3.0, 1.0, 1.0), limit=Limit(rate_limit=0.5), workers=2, cost=(1.0, 1.0, 1.0))
 def test_a_limited_kind_is_shared_by_weight_and_who_is_not_on_it_loses_nothing(
     weight: tuple[float, ...], limit: Limit, workers: int, cost: tuple[float, ...]
@@ -669,29 +657,40 @@ def test_a_limited_kind_is_shared_by_weight_and_who_is_not_on_it_loses_nothing(
     by_name = dict(zip(users, weight, strict=True))
     desk = Desk(Settings(weights=by_name, kinds={"scan": KindSettings(limit=limit)}))
     for user, kind, each in zip(users, ("scan", "scan", "crawl"), cost, strict=True):
-        desk.arrive(user, kind, each, 400)
+        desk.arrive(user, kind, each, 250)
     on_kind = Ledger(users[:2], by_name.__getitem__, start_time_bound)
     in_pool = Ledger(users, by_name.__getitem__, start_time_bound, coming_and_going=True)
 
-    def serve(turns: int) -> None:
-        for _ in range(turns):
+    def serve(limited: bool) -> None:
+        for _ in range(100):
             claim = desk.serve() if len(desk.claims) < workers else None
             if claim is None:
                 desk.wait(0.25)
                 if desk.claims:
                     desk.settle(desk.claims[0])
             else:
-                for ledger in (on_kind, in_pool):
-                    ledger.charge(claim.user, claim.cost)
-            on_kind.look(users[:2])
+                on_kind.charge(claim.user, claim.cost)
+                in_pool.charge(claim.user, claim.cost)
             # Those on the limited kind may have to wait for it, so that only the third is there all the time.
-            in_pool.look(users if not limit.holds else users[2:])
+            on_kind.look(users[:2] if limited else ())
+            in_pool.look(users[2:] if limited else users)
 
-    serve(250)
+    serve(limited=True)
     desk.set_limit("kind/scan", Limit())
-    limit = Limit()
-    serve(250)
+    serve(limited=False)
     assert all(desk.counts(user) for user in users), "everybody was backlogged all the time"
+
+
+def uncharged_account(self: Demand, name: str, found: Any, original: Any = Demand._set_account) -> None:
+    """A limited kind has an account that nothing is charged to."""
+    original(self, name, found)
+    if found.account is not None:
+        found.account.charge = found.account.correct = lambda user, cost, now: None
+
+
+def test_a_limited_kind_without_a_clock_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Demand, "_set_account", uncharged_account)
+    finds(test_a_limited_kind_is_shared_by_weight_and_who_is_not_on_it_loses_nothing, **SHARED)
 
 
 def test_a_third_user_does_not_starve_when_a_throttle_lifts() -> None:
@@ -748,14 +747,17 @@ HOLDS: dict[str, Callable[[Desk, bool], None]] = {
 BOBS = WorkerClass(frozenset(KINDS), ("bob",))
 
 
+HELD: dict[str, Any] = {
+    "how": st.sampled_from(sorted(HOLDS)),
+    "weight": st.tuples(weights, weights),
+    "cost": st.lists(costs, min_size=2, max_size=2),
+    "workers": st.integers(1, 4),
+    "moves": st.lists(st.integers(1, 12), min_size=4, max_size=16),
+}
+
+
 @pytest.mark.parametrize("name", BOUNDED)
-@given(
-    how=st.sampled_from(sorted(HOLDS)),
-    weight=st.tuples(weights, weights),
-    cost=st.lists(costs, min_size=2, max_size=2),
-    workers=st.integers(1, 4),
-    moves=st.lists(st.integers(1, 12), min_size=4, max_size=16),
-)
+@given(**HELD)
 @example(how="capped at one", weight=(1.0, 1.0), cost=[8.0, 8.0], workers=1, moves=[60])
 def test_who_was_held_back_gets_no_credit_for_it(
     name: str, how: str, weight: tuple[float, float], cost: list[float], workers: int, moves: list[int]
@@ -779,6 +781,17 @@ def test_who_was_held_back_gets_no_credit_for_it(
                 ledger.look(["bob"])
             desk.wait(0.25)
             desk.settle(desk.claims[0])
+
+
+def test_credit_for_a_pause_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raised_by_nothing(self: FairAccount, user: str, original: Any = FairAccount.deactivate) -> None:
+        """Whoever was active once stays so: its tag is never raised to virtual time."""
+
+    monkeypatch.setattr(FairAccount, "deactivate", raised_by_nothing)
+    finds(
+        test_who_was_held_back_gets_no_credit_for_it,
+        **{**HELD, "name": st.just("weighted_fair"), "how": st.just("paused"), "moves": st.just([20, 5, 20, 5])},
+    )
 
 
 @pytest.mark.parametrize("name", BOUNDED)
@@ -812,12 +825,15 @@ def test_a_limit_that_holds_nobody_back_changes_nobodys_share(
 # Limits
 
 
-@given(
-    limit=st.sampled_from(["all", "kind/scan", "user/alice"]),
-    rate=st.sampled_from([0.3, 0.5, 1.0, 3.0, 7.0]),
-    tasks=st.integers(1, 30),
-    restart=st.booleans(),
-)
+WAKES: dict[str, Any] = {
+    "limit": st.sampled_from(["all", "kind/scan", "user/alice"]),
+    "rate": st.sampled_from([0.3, 0.5, 1.0, 3.0, 7.0]),
+    "tasks": st.integers(1, 30),
+    "restart": st.booleans(),
+}
+
+
+@given(**WAKES)
 def test_the_wake_is_the_exact_time_of_the_next_start(limit: str, rate: float, tasks: int, restart: bool) -> None:
     """Not one number earlier may anything start, and at that time something does; over a restart too."""
     desk = Desk()
@@ -841,6 +857,11 @@ def test_the_wake_is_the_exact_time_of_the_next_start(limit: str, rate: float, t
     assert started == tasks
 
 
+def test_users_out_of_permits_who_never_come_back_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Demand, "refill", lambda self, now: None)
+    finds(test_the_wake_is_the_exact_time_of_the_next_start, **{**WAKES, "tasks": st.just(30)})
+
+
 def test_nothing_wakes_a_desk_that_time_alone_does_not_help() -> None:
     desk = Desk()
     desk.set_limit("user/alice", Limit(rate_limit=0.5))
@@ -857,20 +878,20 @@ def test_nothing_wakes_a_desk_that_time_alone_does_not_help() -> None:
 
 @pytest.mark.parametrize("used", [0.5, 1.0, 9.0])
 def test_a_limit_that_is_set_while_tasks_run_is_charged_for_none_of_them(used: float) -> None:
-    """They took no place in its clock: their ends leave no name behind, and make nobody's turn come earlier."""
+    """They took no place in its clock, and their ends leave nobody behind in it."""
     desk = Desk()
     for user in ("alice", "bob"):
         desk.arrive(user, "scan", 1.0, 2)
-    claims = [desk.serve() for _ in range(4)]
+        for _ in range(2):
+            desk.start(user, "scan")
     desk.set_limit("kind/scan", Limit(concurrency_max=10))
-    for claim in claims:
-        assert claim is not None
+    for claim in list(desk.claims):
         desk.settle(claim, used)
+    # Somebody makes the clock of the kind pass all that was ever charged there.
     desk.arrive("carol", "scan", 100.0, 2)
     for _ in range(2):
-        assert (claim := desk.serve()) is not None
-        desk.settle(claim, 0.0)
-    left = [key for key in desk.notes.under("") if key.startswith("kind/") and ("alice" in key or "bob" in key)]
+        desk.start("carol", "scan")
+    left = [key for key in desk.notes.under("kind/") if "alice" in key or "bob" in key]
     assert left == []
 
 
@@ -891,13 +912,16 @@ def test_capped_is_first_come_first_served_with_a_cap_on_everybody() -> None:
 # Weights
 
 
-@given(
-    weight=st.tuples(weights, weights),
-    new=weights,
-    cost=st.tuples(costs, costs),
-    before=st.integers(0, 40),
-    key=st.sampled_from([None, "kind/scan"]),
-)
+REWEIGHED: dict[str, Any] = {
+    "weight": st.tuples(weights, weights),
+    "new": weights,
+    "cost": st.tuples(costs, costs),
+    "before": st.integers(0, 40),
+    "key": st.sampled_from([None, "kind/scan"]),
+}
+
+
+@given(**REWEIGHED)
 def test_a_new_weight_binds_the_backlog_at_once_on_every_clock(
     weight: tuple[float, float], new: float, cost: tuple[float, float], before: int, key: str | None
 ) -> None:
@@ -920,6 +944,12 @@ def test_a_new_weight_binds_the_backlog_at_once_on_every_clock(
             ledger.charge(claim.user, claim.cost)
             ledger.look(("alice", "bob"))
             desk.settle(desk.claims[0])
+
+
+def test_a_weight_that_counts_only_from_now_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FairAccount, "reweigh", lambda self, name, before, after: None)
+    heavy = {"weight": st.just((0.25, 4.0)), "new": st.just(4.0), "cost": st.just((8.0, 1.0))}
+    finds(test_a_new_weight_binds_the_backlog_at_once_on_every_clock, **{**REWEIGHED, **heavy})
 
 
 def test_the_weight_of_a_tenant_weighs_everybody_below_it() -> None:

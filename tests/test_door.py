@@ -2,18 +2,32 @@
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from actors import Cause, InvalidConfig, InvalidTask, Notes, QueueFull, Settings, Status, Table, Task
+from actors import (
+    Cause,
+    InvalidConfig,
+    InvalidTask,
+    Notes,
+    Priority,
+    QueueFull,
+    RetryPolicy,
+    Settings,
+    Status,
+    Table,
+    Task,
+    moves,
+)
 from actors.actor import Draw, Effects, keyed_draw
 from actors.config import make_converter, structure
 from actors.door import Door
@@ -25,20 +39,27 @@ from actors.messages import (
     SUPERVISOR,
     Accepted,
     Cancel,
+    Drop,
     Enqueue,
+    Failed,
     Finished,
     Grant,
+    Maintain,
+    NothingDropped,
     Refused,
     Requeue,
     Run,
     Settled,
     SetWeight,
     Submit,
+    Wake,
     shard_address,
 )
+from actors.pushout import Pushout
 from actors.queue import Queue
 from actors.shard import Shard
-from actors.trace import Event
+from actors.trace import DeadLettered, Event
+from actors.waiting import WaitingRoom
 
 CLIENT, WORKER, KIND = "client/1", "worker/1", "crawl"
 USERS = ("alice", "bob", "carol", "tenant/dave")
@@ -48,6 +69,23 @@ FOR_EVER: dict[str, Any] = {
     "keep_failed_seconds": None,
     "keep_cancelled_seconds": None,
 }
+
+
+QUICK = settings(
+    max_examples=300,
+    stateful_step_count=40,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+    verbosity=Verbosity.quiet,
+)
+
+
+def quickly(*strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], None]:
+    """Try a check on many examples, up to the first that fails."""
+    return lambda check: QUICK(given(*strategies)(check))()
 
 
 class Sink:
@@ -64,6 +102,10 @@ class Sink:
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
         self.got.append(message)
         return Effects()
+
+
+def _same(sink: Sink) -> Sink:
+    return sink
 
 
 class Restarting:
@@ -94,7 +136,7 @@ class World:
         self.gate.host = self.host
         self.sinks = {address: Sink() for address in (SCHEDULER, SUPERVISOR, WORKER, CLIENT)}
         for address, sink in self.sinks.items():
-            self.host.spawn(address, lambda sink=sink: sink)
+            self.host.spawn(address, partial(_same, sink))
         self.host.on_demand("shard", self.shard)
         self.host.spawn(QUEUE, self.queue)
         self.submitted = 0
@@ -252,25 +294,33 @@ def test_a_lone_user_fills_eight_ninths_by_default_and_everything_without_a_shar
 
 
 class Floods:
-    """k users who submit for ever, and a light one with one task at a time, at a queue that refuses."""
+    """k users who submit for ever, and a light one with one task at a time."""
 
-    def __init__(self, floods: int, bound: int) -> None:
-        self.queue = Queue(Settings(admitted_max=bound), Notes(QUEUE))
+    def __init__(self, floods: int, bound: int, when_full: str = "reject") -> None:
+        self.queue = Queue(Settings(admitted_max=bound, when_full=when_full), Notes(QUEUE))
         self.names = [f"flood/{number}" for number in range(floods)]
         self.held = dict.fromkeys([*self.names, "light"], 0)
         self.bound = bound
+        self.waits = when_full == "wait"
+
+    def tell(self, message: Any) -> None:
+        for _, sent in self.queue.handle(message, 0.0, DRAW).sends:
+            if isinstance(sent, Enqueue):
+                self.let_in(sent.task.user)
+
+    def let_in(self, user: str) -> None:
+        if self.held[user]:
+            assert sum(self.held.values()) + 1 < self.bound, "the last place is for who has none"
+        self.held[user] += 1
 
     def submit(self, user: str) -> bool:
-        effects = self.queue.handle(Submit(id="t", user=user, kind=KIND, reply_to=CLIENT), 0.0, DRAW)
-        entered = isinstance(only(effects.sends)[1], Enqueue)
-        if entered and self.held[user]:
-            assert sum(self.held.values()) + 1 < self.bound, "the last place is for who has none"
-        self.held[user] += entered
-        return entered
+        before = self.held[user]
+        self.tell(Submit(id="t", user=user, kind=KIND, reply_to=CLIENT))
+        return self.held[user] > before
 
     def end(self, user: str) -> None:
         self.held[user] -= 1
-        self.queue.handle(Settled(user, KIND, "t", WORKER, 1.0, 1.0, "completed", True), 0.0, DRAW)
+        self.tell(Settled(user, KIND, "t", WORKER, 1.0, 1.0, "completed", True))
 
     def play(self, steps: Iterable[tuple[str, int]]) -> None:
         for name in self.names:
@@ -279,9 +329,13 @@ class Floods:
             flood = self.names[which % len(self.names)]
             if action == "submit":
                 self.submit(flood)
-            elif action == "end and submit":
+            elif action == "submit all it can":
+                while self.submit(flood):
+                    pass
+            elif action == "end and submit" and not self.waits:
                 self.end(flood)
-                assert self.submit(flood), "there is room for what just ended"
+                self.submit(flood)
+                assert self.held[flood], "there is a place for who has none"
             elif action == "end" and self.held[flood] > 1:
                 self.end(flood)
             elif action == "light comes" and not self.held["light"]:
@@ -292,18 +346,21 @@ class Floods:
 
 flood_steps = st.lists(
     st.tuples(
-        st.sampled_from(["submit", "submit", "submit", "end", "end and submit", "light comes", "light goes"]),
+        st.sampled_from(
+            ["submit", "submit", "submit all it can", "end", "end and submit", "light comes", "light goes"]
+        ),
         st.integers(0, 9),
     ),
     max_size=300,
 )
 
 
-@given(st.integers(1, 5), st.integers(0, 9), flood_steps)
+@pytest.mark.parametrize("when_full", ["reject", "wait"])
+@given(floods=st.integers(1, 5), more=st.integers(0, 9), steps=flood_steps)
 def test_floods_leave_room_for_a_light_user_whatever_the_interleaving(
-    floods: int, more: int, steps: list[tuple[str, int]]
+    when_full: str, floods: int, more: int, steps: list[tuple[str, int]]
 ) -> None:
-    Floods(floods, 1 + 8 * floods + more).play(steps)
+    Floods(floods, 1 + 8 * floods + more, when_full).play(steps)
 
 
 NINE_AND_EIGHT = [*[("submit", 1)] * 6, *[("submit", 0)] * 8, ("submit", 1), ("light comes", 0)]
@@ -321,18 +378,17 @@ def test_two_floods_of_nine_and_eight_would_fill_seventeen_if_room_were_counted_
 ) -> None:
     Floods(2, 17).play(NINE_AND_EIGHT)
     monkeypatch.setattr(Door, "needs", needs_counted_before)
-    monkeypatch.setattr(Floods, "submit", lambda self, user: unchecked_submit(self, user))
     world = Floods(2, 17)
+    world.let_in = lambda user: world.held.update({user: world.held[user] + 1})  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="the light user was refused"):
         world.play(NINE_AND_EIGHT)
     assert world.held == {"flood/0": 9, "flood/1": 8, "light": 0}
 
 
-def unchecked_submit(world: Floods, user: str) -> bool:
-    effects = world.queue.handle(Submit(id="t", user=user, kind=KIND, reply_to=CLIENT), 0.0, DRAW)
-    entered = isinstance(only(effects.sends)[1], Enqueue)
-    world.held[user] += entered
-    return entered
+def test_the_property_of_floods_finds_room_counted_before_the_newcomer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Door, "needs", needs_counted_before)
+    with pytest.raises(AssertionError, match="the last place is for who has none"):
+        quickly(st.integers(1, 3), flood_steps)(lambda floods, steps: Floods(floods, 1 + 8 * floods).play(steps))
 
 
 def test_a_refusal_names_the_bound_and_the_value() -> None:
@@ -558,21 +614,20 @@ class DoorMachine(RuleBasedStateMachine):
         assert self.world is not None
         return self.world
 
-    def arrive(self, submits: list[Submit]) -> None:
-        for submit in submits:
-            self.model.submit(submit)
-        self.settle()
-
     def settle(self) -> None:
         self.model.let_all_in()
 
     @precondition(lambda self: self.world is not None)
-    @rule(submits=st.lists(st.tuples(st.sampled_from(USERS), st.sampled_from([None, None, "k"])), min_size=1, max_size=8))
+    @rule(
+        submits=st.lists(st.tuples(st.sampled_from(USERS), st.sampled_from([None, None, "k"])), min_size=1, max_size=8)
+    )
     def submit(self, submits: list[tuple[str, str | None]]) -> None:
         """Together, so that they are all at the door before the first is in its shard."""
         world = self.here()
         messages = [world.new_submit(user, idempotency_key=key) for user, key in submits]
-        self.arrive(messages)
+        for message in messages:
+            self.model.submit(message)
+        self.settle()
         world.tell(QUEUE, *messages)
 
     @precondition(lambda self: self.world is not None)
@@ -691,37 +746,19 @@ class DropMachine(DoorMachine):
 
     options: ClassVar[list[dict[str, Any]]] = [*DoorMachine.options, {"admitted_max": 3, "admission_share": None}]
     when_full = "drop_oldest"
-    open: tuple[str, str] | None = None
-    """For whom a task is to be dropped, and whose."""
-
-    def arrive(self, submits: list[Submit]) -> None:
-        """The first that finds no room has somebody asked at once, unless tasks are on their way; the rest waits."""
-        before = len(self.model.entered)
-        for submit in submits:
-            self.model.submit(submit)
-            if self.open is None and len(self.model.entered) == before:
-                self.decide()
-        self.settle()
-
-    def decide(self) -> None:
-        while self.open is None and (user := self.model.first(self.model.lines)) is not None:
-            if (victim := self.model.victim(user)) is None:
-                self.model.turn_away(user)
-            else:
-                self.open = (user, victim)
 
     def settle(self) -> None:
-        while True:
-            if self.open is not None:
-                user, victim = self.open
-                self.open = None
-                self.model.drop(victim)
-                if self.model.may_replace(user):
-                    self.model.let_in(user)
-            self.model.let_all_in()
-            self.decide()
-            if self.open is None:
-                return
+        """One after the other, once nothing is under way."""
+        model = self.model
+        model.let_all_in()
+        while (user := model.first(model.lines)) is not None:
+            if (victim := model.victim(user)) is None:
+                model.turn_away(user)
+            else:
+                model.drop(victim)
+                if model.may_replace(user):
+                    model.let_in(user)
+            model.let_all_in()
 
     @invariant()
     def nobody_is_left_waiting(self) -> None:
@@ -741,3 +778,501 @@ MACHINES = [DoorMachine, DropMachine, RejectMachine]
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_door_does_what_the_model_does(machine: type[DoorMachine]) -> None:
     run_state_machine_as_test(machine, settings=settings(stateful_step_count=30))
+
+
+def stale_pick(self: Pushout) -> str | None:
+    """Trusts entries that are too high."""
+    first = self._most.first()
+    return first[1] if first is not None and self._pending(first[1]) else None
+
+
+def lone_let_in(self: Queue, now: float, effects: Effects, quiet: bool) -> None:
+    """Lets in one for each that leaves, whoever else might fit."""
+    if (user := self._room.first(self._door.free)) is not None:
+        self._enter(user, now, effects)
+
+
+def first_in_line(self: WaitingRoom, free: int) -> str | None:
+    """By arrival."""
+    able = [(line[0], user) for user, line in self._lines.items() if self._needs(user) <= free]
+    return min(able)[1] if able else None
+
+
+def head_only(self: WaitingRoom, free: int, first: Any = WaitingRoom.first) -> str | None:
+    """Who is next and held back holds up the rest."""
+    user: str | None = first(self, 10**6)
+    return user if user is not None and self._needs(user) <= free else None
+
+
+def hasty(self: Queue, now: float, effects: Effects, quiet: bool, let_in: Any = Queue._let_in) -> None:
+    """Decides whom to ask while tasks are on their way."""
+    let_in(self, now, effects, True)
+
+
+PLANTED: dict[str, tuple[type[DoorMachine], Any, str, Any]] = {
+    "who waits is not charged": (DoorMachine, WaitingRoom, "let_in", WaitingRoom.turn_away),
+    "who waits enters by arrival": (DoorMachine, WaitingRoom, "first", first_in_line),
+    "who is held back holds up the rest": (DoorMachine, WaitingRoom, "first", head_only),
+    "a duplicate waits beside the first": (DoorMachine, WaitingRoom, "join", lambda self, submit: False),
+    "weights are for ever": (DoorMachine, Queue, "_set_weight", lambda self, message: None),
+    "one at a time enters": (DoorMachine, Queue, "_let_in", lone_let_in),
+    "users are remembered for ever": (DoorMachine, WaitingRoom, "_forget_passed", lambda self: None),
+    "the share is not kept": (RejectMachine, Door, "needs", lambda self, user: 1 if self._bound is not None else 0),
+    "entries that are too high are believed": (DropMachine, Pushout, "_pick", stale_pick),
+    "tasks under way are not waited for": (DropMachine, Queue, "_let_in", hasty),
+    "any drop will do": (DropMachine, Door, "replaces_its_own", lambda self, user: False),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_the_machine_finds_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, owner, name, replacement = PLANTED[bug]
+    monkeypatch.setattr(owner, name, replacement)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(machine, settings=QUICK)
+
+
+# Restarts, and messages that cross
+
+
+Step = tuple[Any, ...]
+submits = st.tuples(
+    st.just("submit"),
+    st.sampled_from(USERS),
+    st.sampled_from([None, None, "k"]),
+    st.sampled_from([False, False, False, True]),
+)
+grants = st.tuples(st.just("grant"), st.sampled_from(USERS))
+finishes = st.tuples(
+    st.just("finish"),
+    st.integers(0, 99),
+    st.sampled_from(["completed", "completed", "failed", "released", "crashed"]),
+    st.booleans(),
+)
+others = st.one_of(
+    st.tuples(st.just("cancel"), st.integers(0, 99)),
+    st.tuples(st.just("requeue"), st.integers(0, 99)),
+    st.tuples(st.just("weigh"), st.sampled_from(USERS), st.sampled_from([0.5, 1.0, 3.0])),
+    st.tuples(st.just("time"), st.sampled_from([0.5, 30.0])),
+    st.tuples(st.just("maintain"), st.booleans()),
+)
+batches_of_steps = st.lists(
+    st.lists(st.one_of(submits, submits, submits, grants, grants, finishes, finishes, others), min_size=2, max_size=8),
+    min_size=1,
+    max_size=25,
+)
+"""Each inner list is posted together, so that its messages cross those of the actors."""
+
+
+def posted(world: World, step: Step) -> tuple[str, Any] | None:
+    """Who is sent what in this step, if anybody."""
+    action, *rest = step
+    if action == "submit":
+        user, key, later = rest
+        run_after = world.host.now + 20.0 if later else None
+        return QUEUE, world.new_submit(user, idempotency_key=key, run_after=run_after)
+    if action == "grant":
+        world.grants += 1
+        return shard_address(rest[0]), Grant(world.grants, WORKER, frozenset({KIND}))
+    if action == "weigh":
+        return QUEUE, SetWeight(*rest)
+    if action == "maintain":
+        return QUEUE, Maintain(rest[0], CLIENT)
+    wanted = {"cancel": Status.PENDING, "finish": Status.IN_PROGRESS, "requeue": Status.FAILED}[action]
+    tasks = sorted((task for task in world.table if task.status is wanted), key=lambda task: task.sequence)
+    if not tasks:
+        return None
+    task = tasks[rest[0] % len(tasks)]
+    if action == "finish":
+        outcome, give_up = rest[1:]
+        report = Finished(task_id=task.id, token=task.token, worker_id=WORKER, outcome=outcome, give_up=give_up)
+        return shard_address(task.user), report
+    return shard_address(task.user), Cancel(task.id) if action == "cancel" else Requeue(task.id)
+
+
+def play(world: World, batch: list[Step]) -> None:
+    for step in batch:
+        if step[0] == "time":
+            world.settle()
+            world.pass_time(step[1])
+        elif (envelope := posted(world, step)) is not None:
+            world.host.post(CLIENT, *envelope)
+    world.settle()
+
+
+def check_sane(world: World, requeues: bool) -> None:
+    """Whatever crossed: nobody is answered twice, the counts are right, and the bound holds for all who came in."""
+    answered = Counter(answer.submitted_id for answer in world.answers())
+    assert not answered or max(answered.values()) == 1
+    notes = world.notes()
+    held = {key.removeprefix("held/"): count for key, count in notes.items() if key.startswith("held/")}
+    assert held == world.held()
+    bound = world.settings.admitted_max
+    assert requeues or bound is None or len(world.inside()) <= bound
+    if world.settings.when_full != "wait":
+        assert len(answered) == world.submitted, "everybody is answered"
+
+
+def check_restarts(options: dict[str, Any], batches: list[list[Step]]) -> None:
+    """A queue that is rebuilt from its notes before every message does all that one does that never was."""
+    plain, restarting = World(**options), World(restarting=True, **options)
+    requeues = False
+    for batch in batches:
+        for world in (plain, restarting):
+            play(world, batch)
+        requeues |= any(step[0] == "requeue" for step in batch)
+        check_sane(plain, requeues)
+        assert restarting.events == plain.events
+        assert repr(restarting.sinks[CLIENT].got) == repr(plain.sinks[CLIENT].got)
+        assert list(restarting.table) == list(plain.table)
+        assert restarting.notes() == plain.notes()
+        assert restarting.host.next_timer() == plain.host.next_timer()
+
+
+doors = st.fixed_dictionaries(
+    {
+        "when_full": st.sampled_from(["reject", "wait", "drop_oldest", "drop_oldest"]),
+        "admitted_max": st.sampled_from([None, 0, 2, 3, 4, 5, 9]),
+        "admitted_per_user_max": st.sampled_from([None, None, 2]),
+        "admission_share": st.sampled_from([None, 0.5, 8.0]),
+        "keep_completed_seconds": st.sampled_from([None, 0.0, 20.0]),
+        "keep_failed_seconds": st.sampled_from([None, 40.0]),
+    }
+)
+
+
+@given(doors, batches_of_steps)
+def test_a_restart_between_any_two_messages_changes_nothing(options: dict[str, Any], batches: list[list[Step]]) -> None:
+    check_restarts(options, batches)
+
+
+def in_memory_tags(self: WaitingRoom, user: str, tag: float) -> None:
+    self._tags[user] = tag
+
+
+def in_memory_drops(self: Pushout, newcomer: str | None, victim: str | None, tried: list[str]) -> None:
+    self.newcomer, self.victim, self._tried = newcomer, victim, tried
+
+
+def in_memory_counts(self: Door, user: str, difference: int) -> None:
+    self._held[user] = self._held.get(user, 0) + difference
+    self.admitted += difference
+
+
+def in_memory_joins(self: WaitingRoom, submit: Submit, join: Any = WaitingRoom.join) -> bool:
+    """Keeps who joined where the next restart does not find it."""
+    before = self._notes._written.copy()
+    joined: bool = join(self, submit)
+    self._notes._written.clear()
+    self._notes._written.update(before)
+    return joined
+
+
+def no_timer(self: Queue, now: float) -> Effects:
+    return Effects()
+
+
+FORGOTTEN: dict[str, tuple[Any, str, Any]] = {
+    "tags": (WaitingRoom, "_set_tag", in_memory_tags),
+    "drops": (Pushout, "_note", in_memory_drops),
+    "counts": (Door, "count", in_memory_counts),
+    "weights": (Door, "set_weight", lambda self, user, weight: self._weights.update({user: weight})),
+    "those who joined": (WaitingRoom, "join", in_memory_joins),
+    "timers": (Queue, "start", no_timer),
+}
+
+
+@pytest.mark.parametrize("what", FORGOTTEN)
+def test_the_property_of_restarts_finds_what_is_forgotten(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, replacement = FORGOTTEN[what]
+    monkeypatch.setattr(owner, name, replacement)
+    # A queue that cannot make sense of its notes crashes instead, which is as good.
+    with pytest.raises((AssertionError, KeyError)):
+        quickly(doors, batches_of_steps)(check_restarts)
+
+
+# In particular
+
+
+def waiting_world(admitted_max: int = 1, **options: Any) -> World:
+    return World(when_full="wait", admitted_max=admitted_max, **options)
+
+
+def dropping_world(admission_share: float | None = None, **options: Any) -> World:
+    return World(when_full="drop_oldest", admission_share=admission_share, **options)
+
+
+def test_a_submit_that_waits_is_the_same_task_when_it_enters() -> None:
+    world = waiting_world()
+    first = world.submit("bob")
+    retry = RetryPolicy(max_retries=7, retry_on=("OSError",))
+    payload = {"url": ["a", 1, None, 2.5]}
+    second = world.submit(
+        "alice", payload=payload, priority="high", retry=retry, cost=3, expires_at=99.0, persist=False, kind="mail"
+    )
+    assert world.answer(second) is None
+    world.pass_time(4.0)
+    world.end(first)
+    task = world.table[second]
+    assert (task.payload, task.priority, task.retry, task.kind) == (payload, Priority.HIGH, retry, "mail")
+    assert (task.cost, task.expires_at, task.persist) == (3.0, 99.0, False)
+    assert (task.created_at, task.order_at) == (4.0, 4.0), "it is admitted when it enters"
+
+
+def test_whoever_joins_a_submit_that_waits_gets_its_answer() -> None:
+    world = waiting_world()
+    first = world.submit("bob")
+    again = [world.submit("alice", idempotency_key="k") for _ in range(3)]
+    other = world.submit("bob", idempotency_key="k")
+    assert [world.answer(submitted_id) for submitted_id in [*again, other]] == [None] * 4
+    world.end(first)
+    assert [world.answer(submitted_id) for submitted_id in again] == [Accepted(name, again[0]) for name in again]
+    assert world.answer(other) is None, "the key of another user is another key"
+    assert [task.id for task in world.inside()] == [again[0]]
+    assert repr(world.queue()) == "<Queue: 1 admitted of 1, 1 users wait>"
+
+
+weights = st.sampled_from([0.2, 0.5, 1.0, 3.0, 8.0])
+
+
+def check_admission_bound(each: list[float], picks: list[int]) -> None:
+    """|A_f/w_f - A_g/w_g| <= 1/w_f + 1/w_g over every interval in which both wait."""
+    names = [f"user/{number}" for number in range(len(each))]
+    world = waiting_world(admitted_max=3, admission_share=None, weights=dict(zip(names, each, strict=True)))
+    for name in names:
+        world.tell(QUEUE, *(world.new_submit(name) for _ in range(4 + len(picks))))
+    counts = [Counter(task.user for task in world.table)]
+    for pick in picks:
+        inside = world.inside()
+        world.end(inside[pick % len(inside)].id)
+        counts.append(Counter(task.user for task in world.table))
+    for f in range(len(each)):
+        for g in range(f):
+            lags = [count[names[f]] / each[f] - count[names[g]] / each[g] for count in counts]
+            assert max(lags) - min(lags) <= 1 / each[f] + 1 / each[g] + 1e-9
+
+
+@given(st.lists(weights, min_size=2, max_size=4), st.lists(st.integers(0, 2), max_size=40))
+def test_those_who_wait_are_admitted_in_proportion_to_their_weights(each: list[float], picks: list[int]) -> None:
+    check_admission_bound(each, picks)
+
+
+def equal_charge(self: WaitingRoom, user: str, let_in: Any = WaitingRoom.let_in) -> Any:
+    weigh, self._weight = self._weight, lambda user: 1.0
+    try:
+        return let_in(self, user)
+    finally:
+        self._weight = weigh
+
+
+@pytest.mark.parametrize("bug", [WaitingRoom.turn_away, equal_charge], ids=["no charge", "the same charge for all"])
+def test_the_property_of_proportions_finds(bug: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WaitingRoom, "let_in", bug)
+    with pytest.raises(AssertionError):
+        quickly(st.lists(weights, min_size=2, max_size=4), st.lists(st.integers(0, 2), max_size=40))(
+            check_admission_bound
+        )
+
+
+def test_nobody_banks_credit_while_held_back_by_a_bound_of_its_own() -> None:
+    world = waiting_world(admitted_max=9, admission_share=None, admitted_per_user_max=3)
+    for user in ("alice", "bob", "carol"):
+        world.tell(QUEUE, *(world.new_submit(user) for _ in range(30)))
+    order = [task.user for task in sorted(world.table, key=lambda task: task.sequence)]
+    for _ in range(8):
+        for user in ("bob", "carol"):
+            world.end(world.pending(user)[0].id)
+    world.end(world.pending("alice")[0].id)
+    later = [task.user for task in sorted(world.table, key=lambda task: task.sequence)][len(order) :]
+    assert later == ["bob", "carol"] * 8 + ["alice"]
+    tags = {key: tag for key, tag in world.notes().items() if key.startswith("wait/tag/")}
+    assert max(tags.values()) - min(tags.values()) <= 1.0, "eight turns behind are forgiven and forgotten"
+
+
+def test_letting_one_in_looks_at_few_however_many_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = waiting_world(admitted_max=2_001, admission_share=8.0)
+    names = [f"user/{number}" for number in range(2_000)]
+    world.tell(QUEUE, *(world.new_submit(name) for name in names))
+    world.tell(QUEUE, *(world.new_submit(name) for name in names))
+    assert len(world.inside()) == 2_000, "the last place is kept from all who have one"
+    asked = Counter[str]()
+
+    def counted(self: Door, user: str, needs: Any = Door.needs) -> Any:
+        asked[user] += 1
+        return needs(self, user)
+
+    monkeypatch.setattr(Door, "needs", counted)
+    world.host.restart(QUEUE)
+    asked.clear()
+    for task in world.inside()[:100]:
+        world.end(task.id)
+    assert len(world.inside()) >= 2_000
+    assert asked.total() <= 100 * 8
+
+
+def test_the_oldest_task_of_whoever_has_most_makes_room_and_is_a_dead_letter() -> None:
+    world = dropping_world(admitted_max=4)
+    many = [world.submit("bob") for _ in range(3)]
+    world.submit("alice")
+    world.pass_time(5.0)
+    assert isinstance(world.answer(world.submit("carol")), Accepted)
+    dropped = world.table[many[0]]
+    assert (dropped.status, dropped.cause, dropped.completed_at) == (Status.FAILED, Cause.DROPPED, 5.0)
+    assert dropped.error == "dropped to make room: the queue was full"
+    (letter,) = [event for event in world.events if isinstance(event, DeadLettered)]
+    assert letter == DeadLettered(5.0, "bob#1", 0, None, 0.0, "dropped", "dropped", dropped.error)
+    assert world.held() == {"alice": 1, "bob": 2, "carol": 1}
+
+
+def test_a_delayed_task_can_be_the_oldest_and_a_running_one_cannot() -> None:
+    world = dropping_world(admitted_max=3)
+    running, delayed, ready = world.submit(), world.submit(run_after=50.0), world.submit()
+    assert world.start("alice") is not None
+    world.submit()
+    assert world.table[ready].cause is Cause.DROPPED, "it waits since earlier than the delayed one will"
+    world.submit(run_after=60.0)
+    world.submit(run_after=70.0)
+    causes = {task.id: task.cause for task in world.table}
+    assert (causes[running], causes[delayed]) == (None, Cause.DROPPED)
+
+
+def test_weight_counts_for_who_has_most_and_names_break_ties() -> None:
+    world = dropping_world(admitted_max=6, weights={"bob": 4.0})
+    for user in ("bob", "bob", "bob", "carol", "alice", "alice"):
+        world.submit(user)
+    world.submit("dave")
+    assert [task.user for task in world.table.dead_letters()] == ["alice"]
+    world.submit("dave")
+    assert [task.user for task in world.table.dead_letters()] == ["alice", "alice"]
+    world.tell(QUEUE, SetWeight("bob", 1.0))
+    world.submit("dave")
+    assert [task.user for task in world.table.dead_letters()] == ["alice", "alice", "bob"]
+
+
+def check_that_what_waits_again_can_go() -> None:
+    world = dropping_world(admitted_max=1)
+    first = world.submit("alice")
+    run = world.start("alice")
+    assert run is not None
+    assert world.error(world.submit("bob")) == "admitted tasks must be at most 1, got one more"
+    world.finish(run, "released")
+    assert isinstance(world.answer(world.submit("bob")), Accepted)
+    assert world.table[first].cause is Cause.DROPPED
+
+
+def test_a_task_that_ran_cannot_be_pushed_out_and_one_that_waits_again_can() -> None:
+    check_that_what_waits_again_can_go()
+
+
+settle = Shard._settle
+
+
+def silent_shards(self: Shard, task: Task, outcome: str, now: float, effects: Effects, ended: bool) -> float:
+    """Tells the queue of ends only, as if it could see for itself that a task waits again."""
+    used = settle(self, task, outcome, now, effects, ended)
+    if not ended:
+        effects.sends = [(receiver, sent) for receiver, sent in effects.sends if receiver != QUEUE]
+    return used
+
+
+def test_a_shard_that_does_not_say_that_a_task_waits_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shard, "_settle", silent_shards)
+    with pytest.raises(AssertionError):
+        check_that_what_waits_again_can_go()
+
+
+def test_a_user_at_its_own_bound_or_share_replaces_its_own_task_and_nobody_elses() -> None:
+    bounded = dropping_world(admitted_per_user_max=2)
+    shared = dropping_world(admitted_max=10, admission_share=8.0)
+    for world, fits in ((bounded, 2), (shared, 8)):
+        world.tell(QUEUE, *(world.new_submit("zoe") for _ in range(1)))
+        mine = [world.submit("alice") for _ in range(fits)]
+        before = len(world.inside())
+        extra = world.submit("alice")
+        assert isinstance(world.answer(extra), Accepted)
+        assert [task.id for task in world.table.dead_letters()] == [mine[0]]
+        assert len(world.inside()) == before
+        while world.start("alice") is not None:
+            pass
+        assert "admitted tasks of 'alice' must be at most" in world.error(world.submit("alice"))
+
+
+def test_a_burst_that_has_not_arrived_yet_costs_nobody_else_a_task() -> None:
+    world = dropping_world(admitted_max=4)
+    light = world.submit("bob")
+    burst = [world.new_submit("alice") for _ in range(9)]
+    world.tell(QUEUE, *burst)
+    assert world.table[light].status is Status.PENDING
+    assert world.held() == {"alice": 3, "bob": 1}
+    assert [task.id for task in world.table.dead_letters()] == [submit.id for submit in burst[:6]]
+
+
+class Core:
+    """A queue without a host, and a table that is told what shards would have done."""
+
+    def __init__(self, **options: Any) -> None:
+        self.table = Table()
+        self.queue = Queue(dropping_world(**options).settings, Notes(QUEUE), self.table)
+
+    def tell(self, message: Any) -> list[Any]:
+        effects = self.queue.handle(message, 0.0, DRAW)
+        for _, sent in effects.sends:
+            if isinstance(sent, Enqueue):
+                self.table.apply(sent.task)
+        return effects.sends
+
+
+def test_who_has_nothing_to_drop_is_not_asked_again_and_the_next_is() -> None:
+    core = Core(admitted_max=4)
+    for number, user in enumerate(("alice", "alice", "alice", "bob")):
+        core.tell(Submit(id=f"t{number}", user=user, kind=KIND))
+    for newcomer in ("carol", "dave"):
+        assert core.tell(Submit(id=newcomer, user=newcomer, kind=KIND, reply_to=CLIENT)) == [], "not before it is quiet"
+    assert core.tell(Wake()) == [("shard/alice", Drop())]
+    assert core.tell(Wake()) == [], "one drop at a time"
+    core.tell(NothingDropped("carol"))
+    assert core.tell(Wake()) == [], "who was not asked has nothing to say"
+    core.tell(NothingDropped("alice"))
+    assert core.tell(Wake()) == [("shard/bob", Drop())]
+    core.tell(Failed("shard/bob", Drop(), "boom"))
+    (receiver, refused), again = core.tell(Wake())
+    assert (receiver, refused.submitted_id) == (CLIENT, "carol")
+    assert str(refused.error) == "admitted tasks must be at most 4, got one more"
+    assert again == ("shard/alice", Drop()), "for the next newcomer everybody may be asked"
+
+
+def test_with_nobody_pending_a_newcomer_is_refused_and_so_is_whoever_joined_it() -> None:
+    core = Core(admitted_max=2)
+    for user in ("alice", "bob"):
+        core.tell(Submit(id=user, user=user, kind=KIND))
+        core.table.apply(moves.claim(core.table[user], WORKER, 60.0, 0.0))
+    for name in ("x", "y"):
+        assert core.tell(Submit(id=name, user="carol", kind=KIND, idempotency_key="k", reply_to=CLIENT)) == []
+    refusals = core.tell(Wake())
+    assert [(receiver, refused.submitted_id) for receiver, refused in refusals] == [(CLIENT, "x"), (CLIENT, "y")]
+    assert {str(refused.error) for _, refused in refusals} == {"admitted tasks must be at most 2, got one more"}
+
+
+def test_a_shard_that_has_nothing_says_so_until_it_is_heard() -> None:
+    world = dropping_world(admitted_max=4)
+    shard = world.shard("alice")
+    assert shard.handle(Drop(), 0.0, DRAW).sends == [(QUEUE, NothingDropped("alice"))]
+    again = shard.handle(Failed(QUEUE, NothingDropped("alice"), "boom"), 0.0, DRAW)
+    assert again.sends == [(QUEUE, NothingDropped("alice"))]
+    assert World().shard("alice").handle(Drop(), 0.0, DRAW).sends == [(QUEUE, NothingDropped("alice"))]
+
+
+def test_picking_the_one_with_most_looks_at_few_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = dropping_world(admitted_max=2_000)
+    world.tell(QUEUE, *(world.new_submit(f"user/{number % 1_000}") for number in range(2_000)))
+    looked = Counter[str]()
+
+    def counted(self: Table, user: str, pending: Any = Table.pending) -> Any:
+        looked[user] += 1
+        return pending(self, user)
+
+    monkeypatch.setattr(Table, "pending", counted)
+    for number in range(200):
+        world.submit(f"newcomer/{number}")
+    assert len(world.table.dead_letters()) == 200
+    assert looked.total() <= 200 * 20

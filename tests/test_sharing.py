@@ -265,8 +265,12 @@ def finds(test: Any, **strategies: Any) -> None:
         suppress_health_check=list(HealthCheck),
         deadline=None,
     )
+
+    def again(**arguments: Any) -> None:
+        test.hypothesis.inner_test(**arguments)
+
     with pytest.raises(AssertionError):
-        quick(given(**strategies)(test.hypothesis.inner_test))()
+        quick(given(**strategies)(again))()
 
 
 def three(weight: tuple[float, float, float]) -> dict[str, float]:

@@ -69,7 +69,9 @@ class Registry(Generic[P]):
         known = [field.alias for field in attrs.fields(found)]
         names = ", ".join(sorted(known)) or "none"
         unknown = [
-            f"{key} must be an option of {name} ({names}){suggestion(key, known)}" for key in options if key not in known
+            f"{key} must be an option of {name} ({names}){suggestion(key, known)}"
+            for key in options
+            if key not in known
         ]
         if unknown:
             raise InvalidConfig("\n".join(unknown))

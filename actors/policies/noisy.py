@@ -47,7 +47,7 @@ class NoisyNeighbour:
 @attrs.define
 class _Neighbour:
     noisy: bool = False
-    submitted_at: float = -math.inf
+    submitted_at: float = 0.0
     waiting: int = 0
     service: float = 0.0
     """Recent processing time, as it was at `base`."""
@@ -81,7 +81,9 @@ class NoisyAccount:
         neighbour = self._neighbours.get(user)
         if neighbour is not None:
             neighbour.waiting = self._claims.waiting(user)
-            self._judge(user, neighbour, neighbour.submitted_at)
+            if not neighbour.waiting and not self._claims.running(user):
+                neighbour.noisy = False
+            self._notes["neighbour/" + user] = attrs.astuple(neighbour)
 
     def charge(self, user: str, cost: float, now: float) -> None:
         self._serve(user, cost, now)
