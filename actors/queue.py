@@ -10,7 +10,6 @@ only when the mailbox is empty, so the queue asks to be woken now. Else a light 
 not arrived yet.
 """
 
-import math
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ import msgspec
 from actors.actor import NEVER, Draw, Effects
 from actors.config import Settings
 from actors.door import Door
-from actors.errors import EvenhandError, InvalidTask
+from actors.errors import EvenhandError
 from actors.messages import (
     Accepted,
     Address,
@@ -38,16 +37,14 @@ from actors.messages import (
 )
 from actors.pushout import Pushout
 from actors.retention import Retention
+from actors.submission import check_submit, cost_of, seconds_of
 from actors.table import Notes, Removed, Table
 from actors.task import Priority, Task
 from actors.trace import SubmitRefused, Swept
-from actors.validators import number_fault, user_name_fault
+from actors.validators import number_fault
 from actors.waiting import WaitingRoom
 
 __all__ = ["Queue"]
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class Queue:
@@ -113,7 +110,7 @@ class Queue:
 
     def _submit(self, submit: Submit, now: float, effects: Effects) -> None:
         try:
-            self._check(submit)
+            check_submit(submit, self._settings.payload_bytes_max)
             task = self._task(submit, now)
         except EvenhandError as error:
             self._refuse(submit, error, now, effects)
@@ -130,17 +127,8 @@ class Queue:
         else:
             self._room.park(submit)
 
-    def _check(self, submit: Submit) -> None:
-        if fault := user_name_fault(submit.user) or _kind_fault(submit.kind) or _key_fault(submit.idempotency_key):
-            raise InvalidTask(fault)
-        if submit.payload is None:
-            return
-        size = _json_size(submit.payload)
-        if size > self._settings.payload_bytes_max:
-            raise InvalidTask(f"payload must be at most {self._settings.payload_bytes_max} bytes as JSON, got {size}")
-
     def _task(self, submit: Submit, now: float) -> Task:
-        run_after = _time("run_after", submit.run_after)
+        run_after = seconds_of("run_after", submit.run_after)
         return Task(
             id=submit.id,
             user=submit.user,
@@ -152,21 +140,16 @@ class Queue:
             payload=submit.payload,
             priority=Priority.parse(submit.priority),
             retry=submit.retry if submit.retry is not None else self._settings.kind(submit.kind).retry,
-            cost=self._cost(submit),
+            cost=self._mean_cost(submit.kind) if submit.cost is None else cost_of(submit.cost),
             run_after=run_after,
-            expires_at=_time("expires_at", submit.expires_at),
+            expires_at=seconds_of("expires_at", submit.expires_at),
             idempotency_key=submit.idempotency_key,
             persist=submit.persist,
         )
 
-    def _cost(self, submit: Submit) -> float:
-        if submit.cost is None:
-            mean: float = self._notes.get("mean/" + submit.kind, (0, 1.0))[1]
-            return mean
-        cost = _finite(submit.cost)
-        if cost is None or cost <= 0:
-            raise InvalidTask(f"cost must be a finite number > 0, got {_shown(submit.cost)}")
-        return cost
+    def _mean_cost(self, kind: str) -> float:
+        mean: float = self._notes.get("mean/" + kind, (0, 1.0))[1]
+        return mean
 
     def _known(self, task: Task) -> str | None:
         if task.idempotency_key is None:
@@ -307,60 +290,3 @@ class Queue:
 def _key_note(task: Task) -> str:
     # The length keeps ("a", "b/c") and ("a/b", "c") apart.
     return f"key/{len(task.user)}/{task.user}/{task.idempotency_key}"
-
-
-def _kind_fault(kind: object) -> str | None:
-    if isinstance(kind, str) and kind and kind.isprintable():
-        return None
-    return f"kind must be printable text, got {kind!r}"
-
-
-def _key_fault(key: object) -> str | None:
-    if key is None or (isinstance(key, str) and key):
-        return None
-    return f"idempotency_key must be text that is not empty, got {key!r}"
-
-
-def _json_size(payload: Any) -> int:
-    """How many bytes the payload takes as JSON, which must say neither more nor less than the payload does."""
-    what = type(payload).__name__
-    try:
-        encoded = _encode(payload)
-        same = _decode(encoded) == payload
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidTask(f"payload must be a JSON value, got {what}: {error}") from None
-    if not same:
-        raise InvalidTask(f"payload must be a JSON value, got {what}: it would read back as another value")
-    return len(encoded)
-
-
-def _time(name: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    time = _finite(value)
-    if time is None:
-        raise InvalidTask(f"{name} must be a finite number of seconds, got {_shown(value)}")
-    return time
-
-
-def _finite(value: object) -> float | None:
-    """The number as a float, or None if it is none, or none that a float can hold."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _shown(value: object) -> str:
-    """A value in an error message, cut short: a number may have more digits than anybody wants, or Python prints."""
-    try:
-        shown = repr(value)
-    except ValueError:
-        return f"a number of more than {value.bit_length() * 3 // 10} digits" if isinstance(value, int) else "a value"
-    return shown if len(shown) <= _SHOWN_MAX else shown[:_SHOWN_MAX] + "..."
-
-
-_SHOWN_MAX = 64

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.errors import EvenhandError, InvalidConfig
-from sim.runner import SimulationResult, installed_version, simulate
+from sim.runner import SimulationResult, installed_version, simulate, with_options
 from sim.scenario import load_scenario
 
 __all__ = ["main"]
@@ -76,15 +76,15 @@ def run(
     """
     # A user's own policy, `module:Class`, is looked for where the command is run, as `python -m` would.
     sys.path.insert(0, "")
-    scenario = load_scenario(file)
     number = None if seed is None else _seed(seed)
+    scenario = with_options(load_scenario(file), seed=number, sharing=sharing, ordering=ordering)
     if trace is None:
-        result = simulate(scenario, seed=number, sharing=sharing, ordering=ordering)
+        result = simulate(scenario)
     else:
         # A disk may be full when the file is opened, written or closed.
         try:
             with trace.open("wb") as output:
-                result = simulate(scenario, seed=number, sharing=sharing, ordering=ordering, trace=output)
+                result = simulate(scenario, trace=output)
         except OSError as error:
             raise InvalidConfig(f"--trace must be a file that can be written: {error}") from None
     _print_json(result) if json else _print_tables(result)

@@ -246,6 +246,22 @@ class Simulation:
         return CheckResult(name=check.name, passed=passed, value=value, limit=limit, expect=check.expect)
 
 
+def with_options(
+    scenario: Scenario,
+    *,
+    seed: int | None = None,
+    sharing: SharingPolicy | str | None = None,
+    ordering: OrderingPolicy | str | None = None,
+) -> Scenario:
+    """The same scenario with another seed or policies, where they are given."""
+    runtime = scenario.runtime
+    if sharing is not None:
+        runtime = attrs.evolve(runtime, sharing=SHARING.make(sharing))
+    if ordering is not None:
+        runtime = attrs.evolve(runtime, ordering=ORDERING.make(ordering))
+    return attrs.evolve(scenario, runtime=runtime, seed=scenario.seed if seed is None else seed)
+
+
 def simulate(
     scenario: Scenario,
     *,
@@ -264,12 +280,7 @@ def simulate(
     >>> result.verdict, result.jobs, result.virtual_seconds, result.users["alice"].wait_seconds_max
     ('pass', 9, 4.0, 2.0)
     """
-    runtime = scenario.runtime
-    if sharing is not None:
-        runtime = attrs.evolve(runtime, sharing=SHARING.make(sharing))
-    if ordering is not None:
-        runtime = attrs.evolve(runtime, ordering=ORDERING.make(ordering))
-    scenario = attrs.evolve(scenario, runtime=runtime, seed=scenario.seed if seed is None else seed)
+    scenario = with_options(scenario, seed=seed, sharing=sharing, ordering=ordering)
     began = time.perf_counter()
     simulation = Simulation(scenario, observers=observers, trace=trace)
     simulation.run()

@@ -32,7 +32,7 @@ def seeded_id(seed: int, user: str, number: int, at: float) -> str:
     '00000000-0000-77b7-a57e-242120e5b23b'
     """
     digits = blake2b(f"{seed}/{user}#{number}".encode(), digest_size=10).hexdigest()
-    time = f"{int(at * 1000) & 0xFFFFFFFFFFFF:012x}"
+    time = f"{int(min(at * 1000, 0xFFFFFFFFFFFF)):012x}"
     return f"{time[:8]}-{time[8:]}-7{digits[:3]}-a{digits[3:6]}-{digits[6:18]}"
 
 

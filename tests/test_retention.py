@@ -31,7 +31,7 @@ from actors.table import Removed
 from actors.trace import Admitted, Event, ReportRefused, Swept
 from sim import Burst, Exponential, FixedRate, Kind, Runtime, Scenario, Simulation, User
 from sim.invariants import Ledger
-from tests.test_door import CLIENT, DRAW, KIND, QUICK, USERS, WORKER, World
+from tests.doorway import CLIENT, DRAW, KIND, QUICK, USERS, WORKER, World
 
 KEEP: dict[str, Any] = {"keep_completed_seconds": 60.0, "keep_failed_seconds": 100.0, "keep_cancelled_seconds": 30.0}
 KEPT = {Status.COMPLETED: 60.0, Status.FAILED: 100.0, Status.CANCELLED: 30.0}
