@@ -1,6 +1,7 @@
 """The scheduler's core against a plain, slow model of who should be granted what, restarts included."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,7 @@ class FairModel:
 
     def __init__(self) -> None:
         self.tags = dict.fromkeys(USERS, 0.0)
+        self.weights = dict(WEIGHTS)
         self.virtual = 0.0
 
     def join(self, user: str) -> None:
@@ -58,10 +60,14 @@ class FairModel:
 
     def charge(self, user: str, cost: float) -> None:
         self.virtual = max(self.virtual, self.tags[user])
-        self.tags[user] += cost / WEIGHTS[user]
+        self.tags[user] += cost / self.weights[user]
 
     def correct(self, user: str, difference: float) -> None:
-        self.tags[user] += difference / WEIGHTS[user]
+        self.tags[user] += difference / self.weights[user]
+
+    def reweigh(self, user: str, weight: float) -> None:
+        before, self.weights[user] = self.weights[user], weight
+        self.tags[user] = self.virtual + (self.tags[user] - self.virtual) * before / weight
 
 
 class TurnModel:
@@ -80,6 +86,9 @@ class TurnModel:
         self.join(user)
 
     def correct(self, user: str, difference: float) -> None:
+        """Turns are counted, not weighed."""
+
+    def reweigh(self, user: str, weight: float) -> None:
         """Turns are counted, not weighed."""
 
 
@@ -114,6 +123,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.running: dict[str, tuple[str, str, float]] = {}
         self.open: Grant | None = None
         self.open_user = ""
+        self.paused: set[str] = set()
+        self.caps: dict[str, int] = {}
         self.sequence = 0
         self.core = self.build()
 
@@ -140,7 +151,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def answer(self, receiver: str) -> None:
         role, _, name = receiver.partition("/")
         if role == "shard":
-            self.announce(name)
+            self.announce(name, resync=True)
         elif receiver in self.running:
             self.send(Busy(receiver, WORKERS[receiver], self.epoch))
         else:
@@ -156,10 +167,14 @@ class SchedulerMachine(RuleBasedStateMachine):
     def candidates(self, kinds: frozenset[str]) -> dict[str, list[Head]]:
         """The users with work for a worker of these kinds, as far as the scheduler was told."""
         heads = {
-            user: [waiting[0] for kind, waiting in told.items() if kind in kinds and waiting]
+            user: [waiting[0] for kind, waiting in told.items() if kind in kinds - self.paused and waiting]
             for user, told in self.told.items()
+            if user not in self.paused and sum(self.running_of(user).values()) < self.caps.get(user, 99)
         }
         return {user: found for user, found in heads.items() if found}
+
+    def running_of(self, user: str) -> dict[str, int]:
+        return Counter(kind for owner, kind, _ in self.running.values() if owner == user)
 
     def rejoin(self) -> None:
         now = {user for found in self.classes for user in self.candidates(found.kinds)}
@@ -172,7 +187,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert grant.worker_id in self.idle, "only an idle worker is granted"
         worker_class = WORKERS[grant.worker_id]
         user = receiver.removeprefix("shard/")
-        assert grant.kinds == worker_class.kinds
+        assert grant.kinds == worker_class.kinds - self.paused
         found = self.candidates(worker_class.kinds)
         assert user == min(found, key=lambda name: (self.model.key(name, found[name]), name))
         self.open, self.open_user = grant, user
@@ -185,17 +200,17 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     # What shards and workers do
 
-    def announce(self, user: str, kinds: tuple[str, ...] = ("crawl", "mail")) -> None:
-        message = self.ready(user, kinds)
+    def announce(self, user: str, kinds: tuple[str, ...] = ("crawl", "mail"), resync: bool = False) -> None:
+        message = self.ready(user, kinds, self.running_of(user) if resync else None)
         self.rejoin()
         self.send(message)
 
-    def ready(self, user: str, kinds: tuple[str, ...]) -> Ready:
+    def ready(self, user: str, kinds: tuple[str, ...], running: dict[str, int] | None = None) -> Ready:
         for kind in kinds:
             self.told[user][kind] = list(self.waiting[user].get(kind, []))
         counts = {kind: len(self.told[user][kind]) for kind in kinds}
         heads = {kind: self.told[user][kind][0] for kind in kinds if counts[kind]}
-        return Ready(user, counts, heads if self.settings.sharing.sees_heads else {}, self.epoch)
+        return Ready(user, counts, heads if self.settings.sharing.sees_heads else {}, self.epoch, running)
 
     @rule(user=st.sampled_from(USERS), kind=st.sampled_from(["crawl", "mail"]), tasks=st.integers(1, 3))
     def arrive(self, user: str, kind: str, tasks: int) -> None:
@@ -254,6 +269,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         worker = sorted(self.running)[which % len(self.running)]
         user, kind, cost = self.running.pop(worker)
         self.model.correct(user, used - cost)
+        self.rejoin()
         task_id = f"task/{self.heard[worker]}"
         self.send(Settled(user, kind, task_id, worker, cost, used, "completed", True))
         self.become_idle(worker)
@@ -281,6 +297,26 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.rejoin()
         self.send(Failed(f"shard/{user}", grant, "boom"))
         self.announce(user)
+
+    # What people do
+
+    @rule(name=st.sampled_from([*USERS, "crawl", "mail"]), paused=st.booleans())
+    def pause_or_resume(self, name: str, paused: bool) -> None:
+        (self.paused.add if paused else self.paused.discard)(name)
+        self.rejoin()
+        order = Pause if paused else Resume
+        self.send(order(user=name) if name in USERS else order(kind=name))
+
+    @rule(user=st.sampled_from(USERS), cap=st.none() | st.integers(0, 2))
+    def cap(self, user: str, cap: int | None) -> None:
+        self.caps[user] = 99 if cap is None else cap
+        self.rejoin()
+        self.send(SetLimit(user=user, concurrency_max=cap))
+
+    @rule(user=st.sampled_from(USERS), weight=st.sampled_from([0.5, 1.0, 4.0]))
+    def weigh(self, user: str, weight: float) -> None:
+        self.model.reweigh(user, weight)
+        self.send(SetWeight(user, weight))
 
     @rule()
     def restart(self) -> None:
