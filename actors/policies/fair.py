@@ -36,6 +36,9 @@ __all__ = ["FairAccount", "TreeIndex", "WeightedFair"]
 
 _ROOT = ""
 
+RESTING_MAX = 100_000
+"""Idle names remembered below one name, because they were given more than the others so far."""
+
 
 def above(name: str) -> str:
     """The name above, or the root.
@@ -252,11 +255,23 @@ class FairAccount:
                 return
             if node.tag > parent.virtual:
                 heappush(parent.resting, (node.tag, name))
+                if len(parent.resting) > RESTING_MAX:
+                    self._forget_least(parent)
             else:
-                assert parent.children is not None, "a child has been adopted"
-                parent.children.discard(name)
-                self._forget(name)
+                self._forget_child(parent, name)
             name = above(name)
+
+    def _forget_least(self, parent: _Node) -> None:
+        """Of too many that rest, the one that owes least. Where everybody comes once, the clock passes nobody."""
+        tag, name = heappop(parent.resting)
+        node = self._nodes.get(name)
+        if node is not None and node.tag == tag and not (node.active or node.running):
+            self._forget_child(parent, name)
+
+    def _forget_child(self, parent: _Node, name: str) -> None:
+        assert parent.children is not None, "a child has been adopted"
+        parent.children.discard(name)
+        self._forget(name)
 
     def _forget_passed(self, parent: _Node) -> None:
         while parent.resting and parent.resting[0][0] <= parent.virtual:
