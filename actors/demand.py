@@ -47,6 +47,8 @@ class _User:
     counts: dict[str, int] = attrs.Factory(dict)
     heads: dict[str, Head] = attrs.Factory(dict)
     running: dict[str, int] = attrs.Factory(dict)
+    uncharged: dict[str, int] = attrs.Factory(dict)
+    """By limited kind: how many run that were started before there was a limit, and an account to charge."""
     placed: set[str] = attrs.Factory(set)
     """The kinds in whose slots it is."""
 
@@ -80,7 +82,7 @@ class Demand:
         """Kinds that some worker can run."""
         self._throttled = KeyHeap()
         """Users out of permits, by when they have one again."""
-        self._in_flight = 0
+        self._waiting = 0
         self._frozen = False
         self.watch = Watch(settings.stealing, notes)
         """Who is unreachable."""
@@ -101,7 +103,7 @@ class Demand:
         return found.gauge.running if found is not None else 0
 
     def in_flight(self) -> int:
-        return self._in_flight
+        return self._waiting + self._everything.running
 
     # Who is there
 
@@ -148,7 +150,7 @@ class Demand:
             stale = stale or not (before and count)
             difference = count - before
             self._kind(kind).waiting += difference
-            self._in_flight += difference
+            self._waiting += difference
             if count:
                 user.counts[kind] = count
             else:
@@ -209,7 +211,7 @@ class Demand:
         """When a limit that holds something back opens by itself, or NEVER."""
         if self._everything.bucket is None and not self._limited and not self._throttled:
             return NEVER
-        times = [self._everything.free_at()] if self._in_flight else []
+        times = [self._everything.free_at()] if self._waiting else []
         times += [kind.gauge.free_at() for kind in self._limited.values() if kind.waiting]
         if (first := self._throttled.first()) is not None:
             times.append(first[0])
@@ -271,7 +273,6 @@ class Demand:
         """A task was claimed: charge every account and take from every limit it uses."""
         user, found = self._user(name), self._kind(kind)
         user.running[kind] = user.running.get(kind, 0) + 1
-        self._in_flight += 1
         self._restraints.take(name, kind, now)
         self._pool.charge(name, cost, now)
         if found.account is not None:
@@ -284,10 +285,11 @@ class Demand:
         user.running[kind] = user.running.get(kind, 0) - 1
         if not user.running[kind]:
             del user.running[kind]
-        self._in_flight -= 1
         self._restraints.add(name, kind, -1)
         self._pool.correct(name, difference, now)
-        if found.account is not None:
+        if user.uncharged.get(kind):
+            user.uncharged[kind] -= 1
+        elif found.account is not None:
             found.account.correct(name, difference, now)
         self._refresh(name)
         if user.gauge.limit.holds or not user.counts:
@@ -303,7 +305,6 @@ class Demand:
         """What a shard says it has running is the truth: adjust every count to it."""
         for kind in {**user.running, **running}:
             difference = running.get(kind, 0) - user.running.get(kind, 0)
-            self._in_flight += difference
             self._restraints.add(user.name, kind, difference)
         user.running = {kind: count for kind, count in running.items() if count}
 
@@ -463,9 +464,14 @@ class Demand:
         if found.gauge.limit.holds:
             found.account = self._settings.sharing.start(room, self)
             self._limited[name] = found
+            for user in self._users.values():
+                if name in user.running:
+                    user.uncharged[name] = user.running[name]
         else:
             found.account = None
             del self._limited[name]
+            for user in self._users.values():
+                user.uncharged.pop(name, None)
             for key in room.under(""):
                 del room[key]
         for view in self._views.values():

@@ -336,7 +336,9 @@ def check_refusal(changes: dict[str, Any], said: str) -> None:
     assert desk.admit().sequence == 2
 
 
-@pytest.mark.parametrize(("changes", "said"), INVALID, ids=[f"{number} {'-'.join(changes)}" for number, (changes, _) in enumerate(INVALID)])
+@pytest.mark.parametrize(
+    ("changes", "said"), INVALID, ids=[f"{number} {'-'.join(changes)}" for number, (changes, _) in enumerate(INVALID)]
+)
 def test_a_bad_task_is_refused_with_field_constraint_and_value_and_changes_nothing(
     changes: dict[str, Any], said: str
 ) -> None:

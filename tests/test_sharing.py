@@ -379,9 +379,11 @@ DEFICIT: dict[str, Any] = {"script": scripts(), "weight": st.tuples(weights, wei
 # Who joins must still be visited in this round: otherwise somebody else may have two turns before its first.
 @given(**DEFICIT)
 @example(
-    script=[("join", 0, 1.0), *[("pick", cost, 0.0) for cost in (1.0, 50.0)]]
-    + [("join", 1, 99.0), *[("pick", cost, 0.0) for cost in (99.0, 25.0, 99.0, 1.0, 99.0)]]
-    + [("join", 2, 1.0), *[("pick", cost, 0.0) for cost in (50.0, 99.0, 1.0)]],
+    script=[
+        *[("join", 0, 1.0), *[("pick", cost, 0.0) for cost in (1.0, 50.0)]],
+        *[("join", 1, 99.0), *[("pick", cost, 0.0) for cost in (99.0, 25.0, 99.0, 1.0, 99.0)]],
+        *[("join", 2, 1.0), *[("pick", cost, 0.0) for cost in (50.0, 99.0, 1.0)]],
+    ],
     weight=(0.5, 1.0, 4.0),
 )
 def test_deficit_keeps_its_bound_while_no_cost_exceeds_the_quantum(script: Any, weight: Any) -> None:

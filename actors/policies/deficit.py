@@ -44,63 +44,115 @@ class _Place:
 
 
 class DeficitAccount:
-    """A deficit and a place in the ring for every active user; who leaves loses both."""
+    """A deficit and a place in the ring for every user that waits.
+
+    Who leaves keeps both until the round is over: it has had its turn in this round, and must not get another by coming
+    back. After that it has neither, and joins at the end of the ring like anybody new. Who waits but is not active, for a
+    limited kind or the end of a pause, keeps its place, and of the rounds that it misses no more than its next task costs.
+    """
 
     def __init__(self, quantum: float, notes: Notes, claims: Claims) -> None:
         self._quantum = quantum
         self._notes = notes
         self._weight = claims.weight
+        self._waiting = claims.waiting
         self._round, self._positions = notes.get("ring", (1, 0))
-        self._places = {user: _Place(*saved) for user, saved in notes.under("place/").items()}
+        self._places: dict[str, _Place] = {}
+        self._active: set[str] = set()
+        for user, (active, *saved) in notes.under("place/").items():
+            self._places[user] = _Place(*saved)
+            if active:
+                self._active.add(user)
+        self._leaving = [user for user in self._places if user not in self._active]
+        """Who may have left in this round; looked at when it is over."""
 
     def activate(self, user: str, now: float) -> None:
-        if user not in self._places:
-            self._places[user] = self._new_place()
-            self._positions += 1
-            self._note(user)
+        if user not in self._active:
+            if user in self._places and self._places[user].through < self._round - 1:
+                del self._places[user]
+            place = self._take_place(user)
+            self._active.add(user)
+            self._note(user, place)
 
     def deactivate(self, user: str) -> None:
-        if user in self._places:
-            del self._places[user]
-            del self._notes["place/" + user]
+        self._active.discard(user)
+        if self._waiting(user):
+            self._note(user, self._take_place(user))
+        elif user in self._places:
+            self._leave(user)
 
     def charge(self, user: str, cost: float, now: float) -> None:
-        passing = user not in self._places
-        self.activate(user, now)
-        place = self._places[user]
-        rounds = self._rounds(user, place, cost)
-        place.deficit += rounds * self._quantum * self._weight(user) - cost
+        place = self._take_place(user)
+        rounds = self._rounds(user, place.deficit, cost)
+        if self._missed(user, place, rounds):
+            rounds = self._rounds(user, 0.0, cost)
+            self._positions += 1
+            place.deficit, place.through, place.position = 0.0, self._round - rounds, self._positions
+            self._notes["ring"] = (self._round, self._positions)
         place.through += rounds
-        self._round = max(self._round, place.through)
-        self._note(user)
-        if passing:
-            self.deactivate(user)
+        place.deficit += rounds * self._quantum * self._weight(user) - cost
+        self._note(user, place)
+        if user not in self._active:
+            self._leaving.append(user)
+        if place.through > self._round:
+            self._round = place.through
+            self._notes["ring"] = (self._round, self._positions)
+            self._see_off()
 
     def correct(self, user: str, difference: float, now: float) -> None:
-        if user in self._places:
-            self._places[user].deficit -= difference
-            self._note(user)
+        place = self._places.get(user)
+        if place is not None:
+            place.deficit -= difference
+            self._note(user, place)
 
     def reweigh(self, name: str, before: float, after: float) -> None:
         """A new weight counts from the next round; what the deficit holds is held."""
 
     def rank(self, user: str, head: Head | None) -> tuple[int, int]:
         assert head is not None, "the policy sees heads"
-        place = self._places.get(user)
-        if place is None:
-            place = self._new_place()
-        return (place.through + self._rounds(user, place, head.cost), place.position)
+        place = self._places.get(user) or self._new_place()
+        rounds = self._rounds(user, place.deficit, head.cost)
+        if self._missed(user, place, rounds):
+            return (self._round, self._positions + 1)
+        return (place.through + rounds, place.position)
 
     def index(self) -> KeyIndex:
         return KeyIndex(self)
 
+    def _take_place(self, user: str) -> _Place:
+        place = self._places.get(user)
+        if place is None:
+            place = self._places[user] = self._new_place()
+            self._positions = place.position
+            self._notes["ring"] = (self._round, self._positions)
+        return place
+
     def _new_place(self) -> _Place:
-        """At the end of the ring, behind those who were served in this round: who comes and goes must not gain by it."""
-        return _Place(0.0, self._round, self._positions + 1)
+        """At the end of the ring, still to be visited in this round."""
+        return _Place(0.0, self._round - 1, self._positions + 1)
 
-    def _rounds(self, user: str, place: _Place, cost: float) -> int:
-        return max(0, math.ceil((cost - place.deficit) / (self._quantum * self._weight(user))))
+    def _rounds(self, user: str, deficit: float, cost: float) -> int:
+        return max(0, math.ceil((cost - deficit) / (self._quantum * self._weight(user))))
 
-    def _note(self, user: str) -> None:
-        self._notes["ring"] = (self._round, self._positions)
-        self._notes["place/" + user] = attrs.astuple(self._places[user])
+    def _missed(self, user: str, place: _Place, rounds: int) -> bool:
+        """Whether its turn came and went while it was held back: then it is last in this round, and starts from nothing."""
+        return user not in self._active and place.through + rounds < self._round
+
+    def _leave(self, user: str) -> None:
+        place = self._places[user]
+        if place.through < self._round:
+            del self._places[user]
+            del self._notes["place/" + user]
+        else:
+            self._leaving.append(user)
+            self._note(user, place)
+
+    def _see_off(self) -> None:
+        """The round is over: who left in it is forgotten, unless it waits again."""
+        leaving, self._leaving = self._leaving, []
+        for user in dict.fromkeys(leaving):
+            if user in self._places and user not in self._active and not self._waiting(user):
+                self._leave(user)
+
+    def _note(self, user: str, place: _Place) -> None:
+        self._notes["place/" + user] = (user in self._active, *attrs.astuple(place))

@@ -70,26 +70,23 @@ class NoisyAccount:
         self._sweep_at = max(_SWEEP_MIN, 2 * len(self._neighbours))
 
     def activate(self, user: str, now: float) -> None:
-        neighbour = self._neighbours.setdefault(user, _Neighbour())
-        waiting = self._claims.waiting(user)
-        if waiting > neighbour.waiting:
-            neighbour.submitted_at = now
-        neighbour.waiting = waiting
-        self._judge(user, neighbour, now)
+        self._judge(user, self._neighbours.setdefault(user, _Neighbour()), now)
 
     def deactivate(self, user: str) -> None:
         neighbour = self._neighbours.get(user)
         if neighbour is not None:
             neighbour.waiting = self._claims.waiting(user)
-            if not neighbour.waiting and not self._claims.running(user):
-                neighbour.noisy = False
-            self._notes["neighbour/" + user] = attrs.astuple(neighbour)
+            drained = not neighbour.waiting and not self._claims.running(user)
+            self._set_noisy(user, neighbour, neighbour.noisy and not drained)
 
     def charge(self, user: str, cost: float, now: float) -> None:
-        self._serve(user, cost, now)
+        # Until the shard's word on what is left, the task counts as waiting and as running.
+        self._judge(user, self._serve(user, cost, now), now, counted_twice=1)
+        self._hush(now)
 
     def correct(self, user: str, difference: float, now: float) -> None:
-        self._serve(user, difference, now)
+        self._judge(user, self._serve(user, difference, now), now)
+        self._hush(now)
 
     def reweigh(self, name: str, before: float, after: float) -> None:
         """Weights do not count."""
@@ -104,35 +101,46 @@ class NoisyAccount:
         self._indexes.append(index)
         return index
 
-    def _serve(self, user: str, seconds: float, now: float) -> None:
+    def _serve(self, user: str, seconds: float, now: float) -> _Neighbour:
         neighbour = self._neighbours.setdefault(user, _Neighbour())
         neighbour.service = self._decayed(neighbour.service, neighbour.base, now) + seconds
         neighbour.base = now
         self._total = (self._decayed(*self._total, now) + seconds, now)
         self._notes["total"] = self._total
-        self._judge(user, neighbour, now)
-        self._hush(now)
+        self._notes["neighbour/" + user] = attrs.astuple(neighbour)
         if len(self._neighbours) > self._sweep_at:
             self._sweep(now)
+        return neighbour
 
     def _decayed(self, service: float, base: float, now: float) -> float:
         return service * math.exp((base - now) / self._policy.recent_seconds)
 
-    def _judge(self, user: str, neighbour: _Neighbour, now: float) -> None:
+    def _judge(self, user: str, neighbour: _Neighbour, now: float, counted_twice: int = 0) -> None:
         policy = self._policy
-        in_flight = neighbour.waiting + self._claims.running(user)
+        waiting = self._claims.waiting(user)
+        if waiting > neighbour.waiting:
+            neighbour.submitted_at = now
+        neighbour.waiting = waiting
+        in_flight = max(counted_twice, waiting + self._claims.running(user) - counted_twice)
         if not in_flight or neighbour.submitted_at <= now - policy.quiet_seconds:
             noisy = False
         else:
             many = in_flight >= policy.in_flight_min
-            crowding = many and in_flight > policy.share_max * self._claims.in_flight()
+            crowding = many and in_flight > policy.share_max * (self._claims.in_flight() - counted_twice)
             service = self._decayed(neighbour.service, neighbour.base, now)
             hogging = service > policy.share_max * self._decayed(*self._total, now) > 0
             noisy = neighbour.noisy or crowding or hogging
         if noisy and not neighbour.noisy:
             heappush(self._hushing, (neighbour.submitted_at, user))
+        self._set_noisy(user, neighbour, noisy)
+
+    def _set_noisy(self, user: str, neighbour: _Neighbour, noisy: bool) -> None:
+        changed = neighbour.noisy != noisy
         neighbour.noisy = noisy
         self._notes["neighbour/" + user] = attrs.astuple(neighbour)
+        if changed:
+            for index in self._indexes:
+                index.refresh(user)
 
     def _hush(self, now: float) -> None:
         """Those who fell silent while nothing else happened to them are quiet from now on."""
@@ -144,10 +152,7 @@ class NoisyAccount:
             if neighbour.submitted_at > now - self._policy.quiet_seconds:
                 heappush(self._hushing, (neighbour.submitted_at, user))
                 continue
-            neighbour.noisy = False
-            self._notes["neighbour/" + user] = attrs.astuple(neighbour)
-            for index in self._indexes:
-                index.refresh(user)
+            self._set_noisy(user, neighbour, False)
 
     def _sweep(self, now: float) -> None:
         """Forget those who are idle and whose processing time is long past."""
