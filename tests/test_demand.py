@@ -756,7 +756,7 @@ HELD: dict[str, Any] = {
 }
 
 
-def returning_deficit_bound(ledger: Any, f: str, g: str) -> float:
+def returning_deficit_bound(ledger: Ledger, f: str, g: str) -> float:
     """One task more than while both are there all the time: a turn that was cut short is taken up again."""
     return deficit_bound(ledger, f, g) + QUANTUM / min(ledger.weight(f), ledger.weight(g))
 
@@ -883,8 +883,9 @@ def test_nothing_wakes_a_desk_that_time_alone_does_not_help() -> None:
     assert desk.demand.wakes_at(desk.now) == math.inf
 
 
+@pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("used", [0.5, 1.0, 9.0])
-def test_a_limit_that_is_set_while_tasks_run_is_charged_for_none_of_them(used: float) -> None:
+def test_a_limit_that_is_set_while_tasks_run_is_charged_for_none_of_them(used: float, restart: bool) -> None:
     """They took no place in its clock, and their ends leave nobody behind in it."""
     desk = Desk()
     for user in ("alice", "bob"):
@@ -892,6 +893,8 @@ def test_a_limit_that_is_set_while_tasks_run_is_charged_for_none_of_them(used: f
         for _ in range(2):
             desk.start(user, "scan")
     desk.set_limit("kind/scan", Limit(concurrency_max=10))
+    if restart:
+        desk.rebuild()
     for claim in list(desk.claims):
         desk.settle(claim, used)
     # Somebody makes the clock of the kind pass all that was ever charged there.
@@ -900,6 +903,21 @@ def test_a_limit_that_is_set_while_tasks_run_is_charged_for_none_of_them(used: f
         desk.start("carol", "scan")
     left = [key for key in desk.notes.under("kind/") if "alice" in key or "bob" in key]
     assert left == []
+
+
+def test_a_charge_is_corrected_on_the_clock_of_its_kind_although_a_restart_came_between() -> None:
+    """Both users start one task of eight seconds; the one that used nothing gets its eight seconds back."""
+    desk = Desk(Settings(kinds={"scan": KindSettings(limit=Limit(concurrency_max=10))}))
+    for user in ("alice", "bob"):
+        desk.arrive(user, "scan", 8.0, 1)
+        desk.start(user, "scan")
+    desk.rebuild()
+    desk.settle(desk.claims[1], 0.0)
+    for user in ("alice", "bob"):
+        desk.arrive(user, "scan", 2.0, 10)
+    for _ in range(4):
+        desk.serve()
+    assert [user for user, _ in desk.started[2:]] == ["bob"] * 4
 
 
 def test_capped_is_first_come_first_served_with_a_cap_on_everybody() -> None:
