@@ -40,7 +40,7 @@ def main() -> None:
         check = result.checks[-1]
         said = f"p99 {number(check.value)} s, limit {number(check.limit)} s"
         console.print(f"  {policy:<14} '{check.name}' {word} ({said})", markup=True)
-    console.print("\nNext: evenhand sim run scenarios/fast/noisy_neighbour.toml --sharing round_robin")
+    console.print("\nNext: .venv/bin/evenhand sim run scenarios/fast/noisy_neighbour.toml --sharing round_robin")
 
 
 def _table(results: dict[str, SimulationResult]) -> Table:
