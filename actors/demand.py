@@ -47,8 +47,6 @@ class _User:
     counts: dict[str, int] = attrs.Factory(dict)
     heads: dict[str, Head] = attrs.Factory(dict)
     running: dict[str, int] = attrs.Factory(dict)
-    uncharged: dict[str, int] = attrs.Factory(dict)
-    """By limited kind: how many run that were started before there was a limit, and an account to charge."""
     placed: set[str] = attrs.Factory(set)
     """The kinds in whose slots it is."""
 
@@ -287,9 +285,7 @@ class Demand:
             del user.running[kind]
         self._restraints.add(name, kind, -1)
         self._pool.correct(name, difference, now)
-        if user.uncharged.get(kind):
-            user.uncharged[kind] -= 1
-        elif found.account is not None:
+        if found.account is not None and not self._was_uncharged(name, kind):
             found.account.correct(name, difference, now)
         self._refresh(name)
         if user.gauge.limit.holds or not user.counts:
@@ -335,8 +331,27 @@ class Demand:
         self._restraints.set_limit(key, limit, now)
         role, _, name = key.partition("/")
         if role == "kind":
-            self._set_account(name, self._kind(name))
+            found = self._kind(name)
+            was_limited = found.account is not None
+            self._set_account(name, found)
+            if found.account is not None and not was_limited:
+                self._set_uncharged(name)
         self._reindex_key(key, now)
+
+    def _set_uncharged(self, kind: str) -> None:
+        """What runs when a kind gets its account was not charged there, and is not corrected there when it ends."""
+        for user in self._users.values():
+            if running := user.running.get(kind):
+                self._notes[_uncharged(user.name, kind)] = running
+
+    def _was_uncharged(self, name: str, kind: str) -> bool:
+        key = _uncharged(name, kind)
+        left: int = self._notes.get(key, 0)
+        if left > 1:
+            self._notes[key] = left - 1
+        elif left:
+            del self._notes[key]
+        return left > 0
 
     # Indexes
 
@@ -464,18 +479,20 @@ class Demand:
         if found.gauge.limit.holds:
             found.account = self._settings.sharing.start(room, self)
             self._limited[name] = found
-            for user in self._users.values():
-                if name in user.running:
-                    user.uncharged[name] = user.running[name]
         else:
             found.account = None
             del self._limited[name]
-            for user in self._users.values():
-                user.uncharged.pop(name, None)
+            for user in self._users:
+                if (key := _uncharged(user, name)) in self._notes:
+                    del self._notes[key]
             for key in room.under(""):
                 del room[key]
         for view in self._views.values():
             view.slots.pop(name, None)
+
+
+def _uncharged(user: str, kind: str) -> str:
+    return f"uncharged/{len(kind)}/{kind}/{user}"
 
 
 def _keys(user: str, kind: str) -> tuple[str, str, str]:
