@@ -228,7 +228,7 @@ class Demand:
         able = [found for found in self._classes if kind in found.kinds]
         serving = [found for found in able if any(view.holds(user) for view in self._classes[found])]
         idle = set(idle)
-        front = self._front(user, kind, serving)
+        front = self._front(user, kind)
         gap = self._pool.gap(user, front) if front is not None and isinstance(self._pool, Gauged) else None
         return Standing(
             paused=tuple(key for key in _keys(user, kind) if key in self._restraints.paused),
@@ -245,7 +245,7 @@ class Demand:
         free_at = {key: self._restraints.gauge(key).free_at() for key in _keys(name, kind)}
         return tuple((key, at) for key, at in free_at.items() if at > now)
 
-    def _front(self, name: str, kind: str, serving: list[WorkerClass]) -> str | None:
+    def _front(self, name: str, kind: str) -> str | None:
         """Whose turn it is in the first slot of this kind that the user is in, if it is another's."""
         user = self._users.get(name)
         for view in () if user is None else user.views:

@@ -16,6 +16,7 @@ __all__ = [
     "number_fault",
     "one_of",
     "or_none",
+    "printable",
     "user_name_fault",
     "whole",
 ]
@@ -84,6 +85,12 @@ def one_of(names: Sequence[str]) -> Validator:
             raise _refuse(attribute, f"one of {', '.join(names)}", value)
 
     return check
+
+
+def printable(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+    """Text that shows as what it is."""
+    if not (isinstance(value, str) and value and value.isprintable()):
+        raise _refuse(attribute, "printable text", value)
 
 
 def or_none(validator: Validator) -> Validator:

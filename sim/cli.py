@@ -4,6 +4,7 @@ Exit status: 0 every check passed, 1 a check failed, 2 bad input.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,24 @@ def main(arguments: list[str] | None = None) -> None:
     except cyclopts.CycloptsError as error:
         print(f"evenhand: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
+    except InvalidConfig as error:
+        _complain(str(error))
+        sys.exit(BAD_INPUT)
     except EvenhandError as error:
-        for line in str(error).split("\n"):
-            print(f"evenhand: {line}", file=sys.stderr)
-        sys.exit(BAD_INPUT if isinstance(error, InvalidConfig) else FAILED)
+        # What a user's own policy raised is the cause; without it nobody could mend the policy.
+        cause = f": {type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ is not None else ""
+        _complain(f"{error}{cause}")
+        sys.exit(FAILED)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; closing it again at exit must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BAD_INPUT)
     sys.exit(status if isinstance(status, int) else PASSED)
+
+
+def _complain(said: str) -> None:
+    for line in said.split("\n"):
+        print(f"evenhand: {line}", file=sys.stderr)
 
 
 def _app(cyclopts: Any) -> Any:
@@ -78,6 +92,8 @@ def run(
     sys.path.insert(0, "")
     number = None if seed is None else _seed(seed)
     scenario = with_options(load_scenario(file), seed=number, sharing=sharing, ordering=ordering)
+    if trace is not None and trace.exists() and trace.samefile(file):
+        raise InvalidConfig(f"--trace must be another file than the scenario, got {trace}")
     if trace is None:
         result = simulate(scenario)
     else:

@@ -4,6 +4,7 @@ Permits are counted here as permits, refilled with time; the runtime keeps them 
 disagreement between two ways to count. I13: starts in any window <= capacity + rate * window. I14: running <= cap.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
@@ -80,7 +81,8 @@ class Restrictions:
             key = _key(event.kind, event.user)
             self._limits[key] = limit = Limit(event.rate_limit, event.concurrency_max)
             meter = self._meter(key)
-            permits = meter.refill(event.at)
+            # Where there was no rate, nobody counted permits: a new bucket is full.
+            permits = math.inf if meter.limit.rate_limit is None else meter.refill(event.at)
             meter.limit = self._capped(key, limit)
             meter.counted_at = event.at
             meter.permits = min(meter.capacity, permits)

@@ -57,8 +57,8 @@ class CheckResult:
 
     @property
     def as_expected(self) -> bool:
-        """Whether it passed where it should, or failed where it should."""
-        return self.passed == (self.expect == "pass")
+        """Whether it passed where it should, or failed where it should; what was not measured did neither."""
+        return self.passed if self.expect == "pass" else not self.passed and self.value is not None
 
 
 @attrs.frozen(kw_only=True)

@@ -22,7 +22,7 @@ from actors.policies.sharing import SharingPolicy
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
-from actors.validators import finite, greater_than, is_finite, one_of, or_none, user_name_fault, whole
+from actors.validators import finite, greater_than, is_finite, one_of, or_none, printable, user_name_fault, whole
 from sim.operator import ACTIONS, TimedEvent
 from sim.processes import PROCESSES, SERVICES, Arrivals, Service
 
@@ -59,7 +59,7 @@ METRICS = (
 class Kind:
     """A kind of work."""
 
-    name: str
+    name: str = attrs.field(validator=printable)
     service: Service
     """How long it takes."""
     lease_seconds: float = attrs.field(default=60.0, validator=greater_than(0))
@@ -194,7 +194,7 @@ class Scenario:
     0
     """
 
-    name: str
+    name: str = attrs.field(validator=printable)
     seed: int = attrs.field(default=0, validator=whole(0))
     duration_seconds: float = attrs.field(validator=greater_than(0))
     """When arrivals stop; the queue then drains."""

@@ -3,6 +3,7 @@
 from rich.markup import escape
 from rich.table import Table
 
+from actors.task import Status
 from sim.invariants import Violation
 from sim.metrics import GroupMetrics
 from sim.runner import SimulationResult
@@ -56,9 +57,11 @@ def verdict(result: SimulationResult) -> str:
     """The last line."""
     word = "[bold green]pass[/]" if result.passed else "[bold red]fail[/]"
     jain = f", Jain's index {result.jain:.3f}" if result.jain is not None else ""
+    waiting = result.table.counts[Status.PENDING]
+    left = f"\n{waiting:,} tasks still wait: nothing could start them" if waiting else ""
     return (
         f"{word}: {result.jobs:,} jobs in {result.virtual_seconds:,.1f} virtual seconds "
-        f"({result.wall_seconds:.2f} s){jain}\ntrace sha256 {result.trace_sha256}"
+        f"({result.wall_seconds:.2f} s){jain}{left}\ntrace sha256 {result.trace_sha256}"
     )
 
 
