@@ -757,8 +757,8 @@ HELD: dict[str, Any] = {
 
 
 def returning_deficit_bound(ledger: Ledger, f: str, g: str) -> float:
-    """One task more than while both are there all the time: a turn that was cut short is taken up again."""
-    return deficit_bound(ledger, f, g) + QUANTUM / min(ledger.weight(f), ledger.weight(g))
+    """One turn more than while both are there all the time: one that was cut short is taken up again before the next."""
+    return QUANTUM + deficit_bound(ledger, f, g)
 
 
 @pytest.mark.parametrize("name", BOUNDED)
