@@ -5,7 +5,9 @@ works out the same from first principles: it keeps every tag, looks at everybody
 numbers are fractions of two, so that nothing is rounded and everything is compared for equality.
 """
 
+import gc
 import math
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -985,6 +987,24 @@ def test_the_weight_of_a_tenant_weighs_everybody_below_it() -> None:
     for _ in range(60):
         desk.serve()
     assert Counter(user for user, _ in desk.started) == {"t/a": 20, "t/b": 20, "bob": 20}
+
+
+# Memory
+
+
+@pytest.mark.parametrize("name", sorted(SHARING.classes))
+def test_classes_that_come_and_go_leave_nothing_behind(name: str) -> None:
+    """Every change of the workers makes the indexes anew: the old ones must be gone."""
+    desk = Desk(Settings(sharing=SHARING.make(name)))
+    desk.arrive("alice", "scan", 1.0, 3)
+    indexes = []
+    for _ in range(3):
+        desk.set_classes([ANYBODY])
+        (view,) = desk.demand._views.values()
+        indexes.append(weakref.ref(view.slots["scan"]._index))  # type: ignore[attr-defined]
+        del view
+    gc.collect()
+    assert [index() is None for index in indexes] == [True, True, False]
 
 
 # Noisy neighbours, as the scheduler sees them

@@ -513,6 +513,17 @@ def test_successive_lottery_draws_are_independent() -> None:
     assert_within_four_sigma(after_alice.count("alice"), len(after_alice), 1 / 3)
 
 
+@pytest.mark.parametrize(("before", "after"), [(0.001, 1.0), (100.0, 0.01)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_new_weight_counts_from_the_next_draw_on(seed: int, before: float, after: float) -> None:
+    """A lot that was drawn for the old weight must not keep its user away, or in front, for as long as that meant."""
+    play = Play(Lottery(seed=seed), {"alice": before}, workers=1)
+    play.run([("join", "alice", 1.0), ("join", "bob", 1.0), *[("pick", 1.0, 1.0)] * 5])
+    play.reweigh("alice", after)
+    play.run([("pick", 1.0, 1.0)] * 400)
+    assert_within_four_sigma(play.picked[5:].count("alice"), 400, after / (1 + after))
+
+
 def test_the_odds_are_wrong_where_lots_ignore_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Play, "weight", lambda self, name: 1.0)
     with pytest.raises(AssertionError):

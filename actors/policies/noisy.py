@@ -9,6 +9,7 @@ threshold, get around it, and a noisy user can starve.
 import math
 from heapq import heapify, heappop, heappush
 from typing import Any
+from weakref import WeakSet
 
 import attrs
 
@@ -61,7 +62,8 @@ class NoisyAccount:
         self._policy = policy
         self._notes = notes
         self._claims = claims
-        self._indexes: list[KeyIndex] = []
+        self._indexes: WeakSet[KeyIndex] = WeakSet()
+        """Those that somebody still uses: they are made anew with every change of the workers."""
         self._total: tuple[float, float] = tuple(notes.get("total", (0.0, 0.0)))
         self._neighbours = {user: _Neighbour(*saved) for user, saved in notes.under("neighbour/").items()}
         self._hushing = [(n.submitted_at, user) for user, n in sorted(self._neighbours.items()) if n.noisy]
@@ -98,7 +100,7 @@ class NoisyAccount:
 
     def index(self) -> KeyIndex:
         index = KeyIndex(self)
-        self._indexes.append(index)
+        self._indexes.add(index)
         return index
 
     def _serve(self, user: str, seconds: float, now: float) -> _Neighbour:

@@ -66,7 +66,7 @@ class Lottery:
             # A lot that has not come up yet is kept: drawing again on every return would favour those who stay.
             return tag if tag > account.virtual else by_lot(account, user, account.virtual)
 
-        return TurnAccount(notes, enter=with_its_lot, move=by_lot)
+        return TurnAccount(notes, enter=with_its_lot, move=by_lot, weighed=True)
 
 
 class TurnAccount:
@@ -77,8 +77,10 @@ class TurnAccount:
         notes: Notes,
         enter: Callable[["TurnAccount", str, float], float],
         move: Callable[["TurnAccount", str, float], float],
+        weighed: bool = False,
     ) -> None:
         self._notes = notes
+        self._weighed = weighed
         self._enter = enter
         self._move = move
         self.virtual: float
@@ -118,7 +120,9 @@ class TurnAccount:
         """Turns are counted, not weighed."""
 
     def reweigh(self, name: str, before: float, after: float) -> None:
-        """A lot already drawn stands: the weight counts from the next."""
+        """A lot that has not come up is as far away as it would be for the new weight; turns are not weighed."""
+        if self._weighed and name in self._tags:
+            self._set(name, self.virtual + (self._tags[name] - self.virtual) * before / after)
 
     def rank(self, user: str, head: Head | None) -> float:
         return max(self._tags.get(user, 0.0), self.virtual) if user not in self._active else self._tags[user]
