@@ -17,7 +17,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from actors.messages import Address
+from actors.messages import ANSWERS, Address, Failed
 from actors.table import Notes, Record
 from actors.trace import Event
 
@@ -80,6 +80,11 @@ class Effects:
     def hold(self, receiver: Address, message: Any) -> None:
         """Post this once the records are safe."""
         self.held.append((receiver, message))
+
+    def tell_again(self, failed: Failed) -> None:
+        """Repeat an answer that whoever waits for it crashed on; where nobody is, nobody wants to know."""
+        if isinstance(failed.message, ANSWERS) and not failed.absent:
+            self.sends.append((failed.receiver, failed.message))
 
     def keep(self, notes: Notes) -> "Effects":
         """Take over what was written into the notes; hand back these effects."""

@@ -41,7 +41,12 @@ class Backlog:
         self._oldest = Lane(is_live) if settings.when_full == "drop_oldest" else None
         """All that waits, delayed or not, if the queue may ask for the oldest of it."""
         self.changed: dict[str, None] = {}
-        """Kinds whose number of ready tasks changed since it was last told."""
+        """Kinds of which the scheduler must be told: where it follows counts, every one whose number of ready tasks
+        changed, and else those that have come to have none, or any."""
+        self._follows_counts = settings.follows_counts
+        self._told: set[str] = set()
+        """Kinds of which the scheduler knows that there are some."""
+        self._burst: int = notes.get("burst", 0)
 
     def __repr__(self) -> str:
         ready = sum(len(lane) for lanes in (self._critical, self._ordinary) for lane in lanes)
@@ -62,10 +67,9 @@ class Backlog:
         return not (self._ordinary.by_kind or self._critical.by_kind or self._delayed)
 
     @property
-    def health(self) -> float:
-        """Live entries as a part of all, over every lane; 1 when empty."""
-        entries = sum(lane.entries for lane in self)
-        return sum(len(lane) for lane in self) / entries if entries else 1.0
+    def size(self) -> tuple[int, int]:
+        """Live entries and all entries, over every lane."""
+        return sum(len(lane) for lane in self), sum(lane.entries for lane in self)
 
     # Who waits
 
@@ -85,8 +89,9 @@ class Backlog:
         if task.run_after is not None and task.run_after > now:
             self._delayed.forget()
         else:
-            self._lanes_of(task).forget(task)
-            self.changed[task.kind] = None
+            lanes = self._lanes_of(task)
+            lanes.forget(task)
+            self._left(task.kind, lanes.count(task.kind))
         self.forget(task)
 
     def forget(self, task: Task) -> None:
@@ -104,8 +109,9 @@ class Backlog:
 
     def wakes_at(self) -> float:
         """When the next task gets ready or expires, or NEVER."""
-        delayed = self._delayed.first() if self._delayed else None
-        expiring = self._expiring.first() if self._expiring else None
+        if not self._delayed and not self._expiring:
+            return NEVER
+        delayed, expiring = self._delayed.first(), self._expiring.first()
         due_at: float = delayed[0] if delayed is not None else NEVER
         return due_at if expiring is None else min(due_at, expiring[0])
 
@@ -127,7 +133,7 @@ class Backlog:
         if lane is None:
             return None
         task = lane.pop()
-        self.changed[task.kind] = None
+        self._left(task.kind, len(lane))
         return task
 
     def _choose(self, kinds: Container[str], now: float) -> Lane | None:
@@ -136,20 +142,20 @@ class Backlog:
         The burst counts critical tasks that went before another this worker could have had, and ends when another
         starts or none waits for anybody. A worker that has no other to choose from neither adds to it nor ends it.
         """
-        critical = self._critical.best(kinds, now)
+        critical = self._critical.best(kinds, now) if self._critical.by_kind else None
         ordinary = self._ordinary.best(kinds, now)
         burst_max = self._settings.critical_burst
-        burst: int = self._notes.get("burst", 0)
-        if ordinary is not None and (critical is None or (burst_max is not None and burst >= burst_max)):
-            self._set_burst(burst, 0)
+        if ordinary is not None and (critical is None or (burst_max is not None and self._burst >= burst_max)):
+            self._set_burst(0)
             return ordinary
         if ordinary is not None:
-            self._set_burst(burst, burst + 1)
-        elif not any(self._ordinary):
-            self._set_burst(burst, 0)
+            self._set_burst(self._burst + 1)
+        elif self._burst and not any(self._ordinary):
+            self._set_burst(0)
         return critical
 
-    def _set_burst(self, before: int, burst: int) -> None:
+    def _set_burst(self, burst: int) -> None:
+        before, self._burst = self._burst, burst
         if burst:
             self._notes["burst"] = burst
         elif before:
@@ -170,7 +176,10 @@ class Backlog:
         counts = {kind: self._ordinary.count(kind) + self._critical.count(kind) for kind in self.changed}
         heads = self._heads(counts, now) if self._settings.sharing.sees_heads else {}
         for kind, count in counts.items():
-            if not count:
+            if count:
+                self._told.add(kind)
+            else:
+                self._told.discard(kind)
                 self._ordinary.drop(kind)
                 self._critical.drop(kind)
         self.changed.clear()
@@ -190,7 +199,13 @@ class Backlog:
 
     def _make_ready(self, task: Task) -> None:
         self._lanes_of(task).push(task)
-        self.changed[task.kind] = None
+        if self._follows_counts or task.kind not in self._told:
+            self.changed[task.kind] = None
+
+    def _left(self, kind: str, left: int) -> None:
+        """A task of this kind is ready no more, and so many are left in its lanes."""
+        if self._follows_counts or not left:
+            self.changed[kind] = None
 
     def _lanes_of(self, task: Task) -> Lanes:
         return self._critical if task.priority is Priority.CRITICAL else self._ordinary

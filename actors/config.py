@@ -44,6 +44,8 @@ class KindSettings:
 
     lease_seconds: float = attrs.field(default=60.0, validator=greater_than(0))
     """How long a silent worker keeps a task."""
+    timeout_seconds: float | None = attrs.field(default=300.0, validator=or_none(greater_than(0)))
+    """When an execution is told to stop; None: never."""
     retry: RetryPolicy = RetryPolicy()
     """When a failed execution is tried again, unless the task says otherwise."""
     limit: Limit = Limit()
@@ -64,6 +66,8 @@ class Settings:
     """Which of a user's tasks is next."""
     kinds: Mapping[str, KindSettings] = attrs.Factory(dict)
     """Per kind; a kind that is not here has the defaults."""
+    handled: Collection[str] = ()
+    """The kinds that have a handler, for workers that run whatever has one. May grow: see `Equip`."""
     weights: Mapping[str, float] = attrs.field(factory=dict)
     """Per user, or per name above users; who is not here weighs 1."""
     limit: Limit = Limit()
@@ -72,6 +76,8 @@ class Settings:
     """What single users are held to."""
     stealing: str = attrs.field(default="longest", validator=one_of(STEALING))
     """From whom a worker takes work when its own users have none."""
+    follows_counts: bool = True
+    """Whether the scheduler must know how many tasks wait, and not only whether any do."""
     critical_burst: int | None = attrs.field(default=16, validator=or_none(whole(1)))
     """Critical tasks started in a row while other work waits; None: no limit."""
     poison_after: int = attrs.field(default=3, validator=whole(1))
@@ -98,6 +104,11 @@ class Settings:
         for user, weight in weights.items():
             if fault := number_fault(f"weight of {user!r}", weight):
                 raise InvalidConfig(fault)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether anything bounds who may come in."""
+        return self.admitted_max is not None or self.admitted_per_user_max is not None
 
     def kind(self, name: str) -> KindSettings:
         """The settings of a kind."""
@@ -267,7 +278,8 @@ def _is_optional(into: Any) -> bool:
 
 def _optional(converter: cattrs.Converter, value: object, into: Any) -> Any:
     (inner,) = (kind for kind in get_args(into) if kind is not type(None))
-    return None if value is None else converter.structure(value, inner)
+    # TOML has no null.
+    return None if value is None or value == "none" else converter.structure(value, inner)
 
 
 def _table_hook(converter: cattrs.Converter, cls: type[Any]) -> Any:
@@ -275,6 +287,8 @@ def _table_hook(converter: cattrs.Converter, cls: type[Any]) -> Any:
     fields = {field.metadata.get("key", field.name): field for field in attrs.fields(attrs.resolve_types(cls))}
 
     def hook(value: object, _: object) -> Any:
+        if isinstance(value, cls):
+            return value
         if not isinstance(value, Mapping):
             raise Faults(f" must be a table, got {value!r}")
         found: dict[str, Any] = {}

@@ -17,12 +17,14 @@ import attrs
 
 from actors.actor import NEVER
 from actors.config import Settings
+from actors.kinds import Kinds
 from actors.limits import Gauge, Limit
 from actors.messages import Head, Ready, WorkerClass
+from actors.places import Places
 from actors.policies.heaps import KeyHeap
 from actors.policies.reach import Watch
-from actors.policies.sharing import Account, CapsUsers, Gauged
-from actors.policies.stealing import Lots, View, ViewKey, view_keys
+from actors.policies.sharing import CapsUsers, Gauged
+from actors.policies.stealing import Lots, View
 from actors.restraints import EVERYTHING, Restraints, kind_key, user_key
 from actors.standing import Standing
 from actors.table import Notes
@@ -39,24 +41,18 @@ class Choice:
     stolen: bool
 
 
-@attrs.define(eq=False)
 class _User:
-    name: str
-    views: list[View]
-    gauge: Gauge
-    counts: dict[str, int] = attrs.Factory(dict)
-    heads: dict[str, Head] = attrs.Factory(dict)
-    running: dict[str, int] = attrs.Factory(dict)
-    placed: set[str] = attrs.Factory(set)
-    """The kinds in whose slots it is."""
+    __slots__ = ("counts", "gauge", "heads", "name", "placed", "running", "views")
 
-
-@attrs.define(eq=False)
-class _Kind:
-    gauge: Gauge
-    account: Account | None = None
-    """Its own, while it is limited."""
-    waiting: int = 0
+    def __init__(self, name: str, views: list[View], gauge: Gauge) -> None:
+        self.name = name
+        self.views = views
+        self.gauge = gauge
+        self.counts: dict[str, int] = {}
+        self.heads: dict[str, Head] = {}
+        self.running: dict[str, int] = {}
+        self.placed: set[str] = set()
+        """The kinds in whose slots it is."""
 
 
 class Demand:
@@ -70,14 +66,11 @@ class Demand:
         cap = policy.user_concurrency_max if isinstance(policy, CapsUsers) else None
         self._restraints = Restraints(settings.limits(), cap, notes)
         self._users: dict[str, _User] = {}
-        self._kinds: dict[str, _Kind] = {}
-        self._limited: dict[str, _Kind] = {}
-        """Those of them that have an account of their own."""
-        self._views: dict[ViewKey, View] = {}
-        self._classes: dict[WorkerClass, list[View]] = {}
+        self._kinds = Kinds(settings, self._restraints, notes, self)
+        self._places = Places(settings.stealing)
+        self._offers: dict[WorkerClass, frozenset[str]] = {}
+        """What a worker of each class may be offered of anybody's; made anew when kinds, limits or pauses change."""
         self._looks_closely = True
-        self._handled: frozenset[str] = frozenset()
-        """Kinds that some worker can run."""
         self._throttled = KeyHeap()
         """Users out of permits, by when they have one again."""
         self._waiting = 0
@@ -85,6 +78,7 @@ class Demand:
         self.watch = Watch(settings.stealing, notes)
         """Who is unreachable."""
         self._pool = policy.start(notes.within("pool/"), self)
+        self._only_raises: bool = getattr(self._pool, "charges_only_raise", False)
         self._everything = self._restraints.gauge(EVERYTHING)
 
     # What accounts may ask
@@ -107,29 +101,35 @@ class Demand:
 
     def add_class(self, worker_class: WorkerClass, now: float) -> None:
         """There are workers of this class."""
-        if worker_class not in self._classes:
-            self.set_classes([*self._classes, worker_class], now)
+        if worker_class not in self._places.classes:
+            self.set_classes([*self._places.classes, worker_class], now)
 
     def set_classes(self, classes: Iterable[WorkerClass], now: float) -> None:
         """There are workers of these classes and no others: every index is made anew."""
-        stealing = self._settings.stealing
-        self._views = {}
-        self._classes = {}
-        for found in sorted(classes, key=lambda found: (sorted(found.kinds), found.users or (), found.steals)):
-            views = [self._views.setdefault(key, View(key)) for key in view_keys(found, stealing)]
-            for view in views:
-                view.kinds |= found.kinds
-            self._classes[found] = views
-        self._handled = frozenset().union(*(found.kinds for found in self._classes))
-        fair = all(key.order == "fair" for key in self._views)
-        self._looks_closely = self._settings.sharing.sees_heads or not fair
+        self._places.set_classes(classes, self._settings.handled)
+        for kind in self._places.handled:
+            self._kinds.get(kind)
+        self._offers.clear()
+        self._looks_closely = self._settings.sharing.sees_heads or not self._places.all_fair
         for user in self._users.values():
-            user.views = [view for view in self._views.values() if view.holds(user.name)]
+            user.views = self._places.views_of(user.name)
         self.reindex(now)
 
-    def classes(self) -> list[WorkerClass]:
+    def equip(self, now: float) -> None:
+        """The settings have other kinds, or other limits for them: look again."""
+        for key, limit in self._settings.limits().items():
+            if key.startswith(kind_key("")) and self._restraints.adopt(key, limit, now):
+                self._limit_changed(key, now)
+        self.set_classes(list(self._places.classes), now)
+
+    def classes(self) -> Iterable[WorkerClass]:
         """Every class of workers, in a fixed order."""
-        return list(self._classes)
+        return self._places.classes
+
+    @property
+    def draws_lots(self) -> bool:
+        """Whether a decision may depend on chance."""
+        return self._places.draws_lots
 
     def hear(self, ready: Ready, now: float) -> None:
         """A shard says what it has."""
@@ -141,13 +141,15 @@ class Demand:
 
         A count that only goes up or down moves nobody, unless somebody looks at heads or at counts.
         """
-        user = self._user(ready.user)
+        user = self._users.get(ready.user) or self._user(ready.user)
+        known = self._kinds.known
         stale = self._looks_closely or user.gauge.limit.holds
         for kind, count in ready.counts.items():
             before = user.counts.get(kind, 0)
-            stale = stale or not (before and count)
+            if not (before and count):
+                stale = True
             difference = count - before
-            self._kind(kind).waiting += difference
+            (known.get(kind) or self._kinds.get(kind)).waiting += difference
             self._waiting += difference
             if count:
                 user.counts[kind] = count
@@ -172,10 +174,11 @@ class Demand:
         """Who a worker of this class should serve now, or None. Changes nothing."""
         if EVERYTHING in self._restraints.paused or self._everything.free_at() > now:
             return None
-        for view in self._classes[worker_class]:
+        runs, known = self._places.runs[worker_class], self._kinds.known
+        for view in self._places.classes[worker_class]:
             turns: dict[str, str] = {}
             for kind, slot in view.slots.items():
-                if kind in worker_class.kinds and self._kinds[kind].gauge.free_at() <= now:
+                if kind in runs and known[kind].gauge.free_at() <= now:
                     user = slot.pick(lots)
                     if user is not None:
                         turns[kind] = user
@@ -192,12 +195,14 @@ class Demand:
             ((_, best),) = turns.items()
         else:
             best = min(turns.items(), key=lambda turn: (self._rank(view, *turn), turn[1]))[1]
-        kinds = [
-            kind
-            for kind in worker_class.kinds
-            if (turns.get(kind) == best if self._kind(kind).account is not None else self._open_kind(kind))
-        ]
-        return Choice(best, frozenset(kinds), view.key.stolen)
+        offer = self._offers.get(worker_class)
+        if offer is None:
+            runs = self._places.runs[worker_class]
+            offer = frozenset(kind for kind in runs if kind not in self._kinds.limited and self._open_kind(kind))
+            self._offers[worker_class] = offer
+        if self._kinds.limited:
+            offer |= {kind for kind, user in turns.items() if user == best and kind in self._kinds.limited}
+        return Choice(best, offer, view.key.stolen)
 
     def _rank(self, view: View, kind: str, name: str) -> object:
         user = self._users[name]
@@ -207,10 +212,10 @@ class Demand:
 
     def wakes_at(self, now: float) -> float:
         """When a limit that holds something back opens by itself, or NEVER."""
-        if self._everything.bucket is None and not self._limited and not self._throttled:
+        if self._everything.bucket is None and not self._kinds.limited and not self._throttled:
             return NEVER
         times = [self._everything.free_at()] if self._waiting else []
-        times += [kind.gauge.free_at() for kind in self._limited.values() if kind.waiting]
+        times += [kind.gauge.free_at() for kind in self._kinds.limited.values() if kind.waiting]
         if (first := self._throttled.first()) is not None:
             times.append(first[0])
         return min((at for at in times if now < at < math.inf), default=NEVER)
@@ -223,10 +228,14 @@ class Demand:
 
     # For those who want to know
 
+    def limit(self, key: str) -> Limit:
+        """What `all`, `kind/...` or `user/...` is held to."""
+        return self._restraints.gauge(key).limit
+
     def standing(self, user: str, kind: str, now: float, idle: Iterable[WorkerClass] = ()) -> Standing:
         """How a user stands with a kind, with workers of these classes idle."""
-        able = [found for found in self._classes if kind in found.kinds]
-        serving = [found for found in able if any(view.holds(user) for view in self._classes[found])]
+        able = [found for found, runs in self._places.runs.items() if kind in runs]
+        serving = [found for found in able if any(view.holds(user) for view in self._places.classes[found])]
         idle = set(idle)
         front = self._front(user, kind)
         gap = self._pool.gap(user, front) if front is not None and isinstance(self._pool, Gauged) else None
@@ -238,7 +247,7 @@ class Demand:
             idle=any(found in idle for found in serving),
             front=front,
             gap=gap,
-            competing=self._competing(user, kind, serving),
+            competing=self._competing(user, serving),
         )
 
     def _limits_of(self, name: str, kind: str, now: float) -> tuple[tuple[str, float], ...]:
@@ -254,54 +263,62 @@ class Demand:
                 return None if front == name else front
         return None
 
-    def _competing(self, name: str, kind: str, serving: list[WorkerClass]) -> frozenset[str]:
+    def _competing(self, name: str, serving: list[WorkerClass]) -> frozenset[str]:
         user = self._users.get(name)
         if user is None:
             return frozenset()
-        beside = frozenset().union(*(found.kinds for found in serving)) if serving else frozenset()
+        beside = frozenset().union(*(self._places.runs[found] for found in serving))
         return frozenset(
             other
             for other in user.counts
-            if other in beside and self._open_kind(other) and not self._kinds[other].account
+            if other in beside and self._open_kind(other) and not self._kinds.known[other].account
         )
 
     # What was started and what ended
 
     def start(self, name: str, kind: str, cost: float, now: float) -> None:
         """A task was claimed: charge every account and take from every limit it uses."""
-        user, found = self._user(name), self._kind(kind)
+        user, found = self._users.get(name) or self._user(name), self._kinds.known.get(kind) or self._kinds.get(kind)
         user.running[kind] = user.running.get(kind, 0) + 1
-        self._restraints.take(name, kind, now)
+        self._restraints.take((self._everything, found.gauge, user.gauge), now)
         self._pool.charge(name, cost, now)
         if found.account is not None:
             found.account.charge(name, cost, now)
-        self._refresh(name)
+        if not self._only_raises:
+            self._places.refresh(name)
+        if user.gauge.limit.holds:
+            self.reindex_user(name, now)
 
     def settle(self, name: str, kind: str, difference: float, now: float) -> None:
-        """A claim ended: free what it held, and correct the charge to what was used."""
-        user, found = self._user(name), self._kind(kind)
-        user.running[kind] = user.running.get(kind, 0) - 1
-        if not user.running[kind]:
-            del user.running[kind]
-        self._restraints.add(name, kind, -1)
+        """A claim ended: free what it held, and correct the charge to what was used.
+
+        After a restart the end of a claim may be heard of before, or instead of, the shard's word on what it has running:
+        what was never counted, or is no longer, frees nothing.
+        """
+        user, found = self._users.get(name) or self._user(name), self._kinds.known.get(kind) or self._kinds.get(kind)
+        if counted := user.running.get(kind, 0):
+            if counted > 1:
+                user.running[kind] = counted - 1
+            else:
+                del user.running[kind]
+            for gauge in (self._everything, found.gauge, user.gauge):
+                gauge.running -= 1
         self._pool.correct(name, difference, now)
-        if found.account is not None and not self._was_uncharged(name, kind):
+        if found.account is not None and not self._kinds.was_uncharged(kind, name):
             found.account.correct(name, difference, now)
-        self._refresh(name)
+        if difference < 0 or not self._only_raises:
+            self._places.refresh(name)
         if user.gauge.limit.holds or not user.counts:
             self.reindex_user(name, now)
-        self._forget_kind(kind, found)
-
-    def _refresh(self, name: str) -> None:
-        for view in self._views.values():
-            for slot in view.slots.values():
-                slot.refresh(name)
+        if not found.waiting and kind not in self._places.handled:
+            self._kinds.forget(kind)
 
     def _set_running(self, user: _User, running: Mapping[str, int]) -> None:
         """What a shard says it has running is the truth: adjust every count to it."""
         for kind in {**user.running, **running}:
             difference = running.get(kind, 0) - user.running.get(kind, 0)
-            self._restraints.add(user.name, kind, difference)
+            for gauge in (self._everything, self._kinds.get(kind).gauge, user.gauge):
+                gauge.running += difference
         user.running = {kind: count for kind, count in running.items() if count}
 
     # What people change
@@ -321,37 +338,27 @@ class Demand:
         before = self.weight(name)
         self._weights[name] = weight
         self._notes["weight/" + name] = weight
-        for account in (self._pool, *(kind.account for kind in self._limited.values())):
+        for account in (self._pool, *(kind.account for kind in self._kinds.limited.values())):
             assert account is not None, "a limited kind has an account"
             account.reweigh(name, before, weight)
-        self._refresh(name)
+        self._places.refresh(name)
 
     def set_limit(self, key: str, limit: Limit, now: float) -> None:
         """Hold `all`, `kind/...` or `user/...` to another limit."""
         self._restraints.set_limit(key, limit, now)
+        self._limit_changed(key, now)
+
+    def _limit_changed(self, key: str, now: float) -> None:
         role, _, name = key.partition("/")
         if role == "kind":
-            found = self._kind(name)
+            found = self._kinds.get(name)
             was_limited = found.account is not None
-            self._set_account(name, found)
+            if self._kinds.update_account(name):
+                self._places.drop_kind(name)
             if found.account is not None and not was_limited:
-                self._set_uncharged(name)
+                running = {user.name: user.running[name] for user in self._users.values() if name in user.running}
+                self._kinds.set_uncharged(name, running)
         self._reindex_key(key, now)
-
-    def _set_uncharged(self, kind: str) -> None:
-        """What runs when a kind gets its account was not charged there, and is not corrected there when it ends."""
-        for user in self._users.values():
-            if running := user.running.get(kind):
-                self._notes[_uncharged(user.name, kind)] = running
-
-    def _was_uncharged(self, name: str, kind: str) -> bool:
-        key = _uncharged(name, kind)
-        left: int = self._notes.get(key, 0)
-        if left > 1:
-            self._notes[key] = left - 1
-        elif left:
-            del self._notes[key]
-        return left > 0
 
     # Indexes
 
@@ -368,7 +375,7 @@ class Demand:
         """Put everybody in place. By name, because the order of the table of users is another one after a restart."""
         if self._frozen:
             return
-        self.watch.look(self._classes, self._users)
+        self.watch.look(self._places.classes, self._users)
         for name in sorted(self._users):
             self.reindex_user(name, now)
 
@@ -394,7 +401,7 @@ class Demand:
     def _activate(self, user: _User, servable: set[str], now: float) -> None:
         free = False
         for kind in servable:
-            account = self._kinds[kind].account
+            account = self._kinds.known[kind].account
             if account is None:
                 free = True
             else:
@@ -402,26 +409,27 @@ class Demand:
         (self._pool.activate(user.name, now) if free else self._pool.deactivate(user.name))
 
     def _place(self, user: _User, kind: str, servable: bool) -> None:
-        found = self._kind(kind)
+        found = self._kinds.known.get(kind) or self._kinds.get(kind)
         if servable:
             user.placed.add(kind)
         else:
             user.placed.discard(kind)
             if found.account is not None:
                 found.account.deactivate(user.name)
+        account, limited = found.account or self._pool, found.account is not None
         for view in user.views:
-            slot = view.slots.get(kind)
             if servable and kind in view.kinds:
-                if slot is None:
-                    limited = found.account is not None
-                    slot = view.slots[kind] = view.new_slot(found.account or self._pool, limited)
-                slot.put(user.name, user.heads.get(kind), user.counts[kind])
-            elif slot is not None:
+                self._places.put(user.name, view, kind, account, limited, user.heads.get(kind), user.counts[kind])
+            elif (slot := view.slots.get(kind)) is not None:
                 slot.discard(user.name)
-        self._forget_kind(kind, found)
+        if not found.waiting and kind not in self._places.handled:
+            self._kinds.forget(kind)
 
     def _eligible(self, user: _User, now: float) -> bool:
-        self._throttled.discard(user.name)
+        if self._throttled:
+            self._throttled.discard(user.name)
+        if not user.gauge.limit.holds and not self._restraints.paused:
+            return bool(user.counts)
         if not user.counts or user_key(user.name) in self._restraints.paused:
             return False
         free_at = user.gauge.free_at()
@@ -430,13 +438,15 @@ class Demand:
         return free_at <= now
 
     def _open_kind(self, kind: str) -> bool:
-        return kind_key(kind) not in self._restraints.paused
+        paused = self._restraints.paused
+        return not paused or kind_key(kind) not in paused
 
     def _reindex_key(self, key: str, now: float) -> None:
         role, _, name = key.partition("/")
         if role == "user":
             self.reindex_user(name, now)
         elif role == "kind":
+            self._offers.clear()
             for user in sorted(user.name for user in self._users.values() if name in user.counts):
                 self.reindex_user(user, now)
 
@@ -445,8 +455,8 @@ class Demand:
     def _user(self, name: str) -> _User:
         user = self._users.get(name)
         if user is None:
-            views = [view for view in self._views.values() if view.holds(name)]
-            user = self._users[name] = _User(name, views, self._restraints.gauge(user_key(name)))
+            gauge = self._restraints.gauge(user_key(name))
+            user = self._users[name] = _User(name, self._places.views_of(name), gauge)
             if not self._frozen:
                 self.watch.add(name)
         return user
@@ -456,43 +466,6 @@ class Demand:
         self._throttled.discard(user.name)
         self._restraints.forget(user_key(user.name))
         self.watch.remove(user.name)
-
-    def _kind(self, name: str) -> _Kind:
-        found = self._kinds.get(name)
-        if found is None:
-            found = self._kinds[name] = _Kind(self._restraints.gauge(kind_key(name)))
-            self._set_account(name, found)
-        return found
-
-    def _forget_kind(self, name: str, found: _Kind) -> None:
-        """Nobody can run it, nobody has any and nothing limits it: whoever makes up names must not fill the memory."""
-        if not (found.waiting or found.gauge.running or found.account is not None) and name not in self._handled:
-            self._kinds.pop(name, None)
-            self._restraints.forget(kind_key(name))
-
-    def _set_account(self, name: str, found: _Kind) -> None:
-        """Give a limited kind an account and take it from one that is not; its slots are made anew."""
-        # The length keeps the rooms of `a` and `a/b` apart.
-        room = self._notes.within(f"kind/{len(name)}/{name}/")
-        if found.gauge.limit.holds == (found.account is not None):
-            return
-        if found.gauge.limit.holds:
-            found.account = self._settings.sharing.start(room, self)
-            self._limited[name] = found
-        else:
-            found.account = None
-            del self._limited[name]
-            for user in self._users:
-                if (key := _uncharged(user, name)) in self._notes:
-                    del self._notes[key]
-            for key in room.under(""):
-                del room[key]
-        for view in self._views.values():
-            view.slots.pop(name, None)
-
-
-def _uncharged(user: str, kind: str) -> str:
-    return f"uncharged/{len(kind)}/{kind}/{user}"
 
 
 def _keys(user: str, kind: str) -> tuple[str, str, str]:

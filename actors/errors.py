@@ -4,6 +4,9 @@ One base class, so that `except EvenhandError` catches them all. Messages are lo
 constraint and the value: `weight must be > 0, got -1`.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class EvenhandError(Exception):
     """The base of every error that Evenhand raises on purpose.
@@ -41,6 +44,14 @@ class UnknownTask(EvenhandError, LookupError):
     """
 
 
+class UnknownSchedule(EvenhandError, LookupError):
+    """No schedule has that name.
+
+    >>> str(UnknownSchedule("no schedule has the name 'nightly'"))
+    "no schedule has the name 'nightly'"
+    """
+
+
 class QueueFull(EvenhandError):
     """A bound at the door was reached; the task was not admitted.
 
@@ -67,6 +78,22 @@ class MailboxFull(EvenhandError):
     """
 
 
+class ActorGone(EvenhandError, LookupError):
+    """A message was for an actor that is gone, or never was; it is kept as undelivered.
+
+    >>> str(ActorGone("no actor is at actor/counter"))
+    'no actor is at actor/counter'
+    """
+
+
+class AskFailed(EvenhandError):
+    """Whoever was asked crashed on the question, or went before it came to it.
+
+    >>> str(AskFailed("actor/counter could not answer: ValueError: boom"))
+    'actor/counter could not answer: ValueError: boom'
+    """
+
+
 class Livelock(EvenhandError):
     """Actors kept sending each other messages and time could not move on.
 
@@ -75,9 +102,86 @@ class Livelock(EvenhandError):
     """
 
 
-class ActorFailed(EvenhandError):
-    """An actor crashed more often than its restart intensity allows, or on being rebuilt; the crash is the cause.
+class TaskFailed(EvenhandError):
+    """A task whose result was waited for has no result: it failed for good. Its record says how.
 
-    >>> str(ActorFailed("shard/alice crashed 4 times in 5.0 s"))
-    'shard/alice crashed 4 times in 5.0 s'
+    >>> from actors import Task
+    >>> task = Task(id="t", user="u", kind="k", sequence=1, created_at=0.0, updated_at=0.0, order_at=0.0, error="boom")
+    >>> error = TaskFailed("u#1 failed: boom", task)
+    >>> error.task.error, error.history
+    ('boom', ())
     """
+
+    def __init__(self, said: str, task: Any) -> None:
+        super().__init__(said)
+        self.task = task
+        """The record of the task (`Task`)."""
+
+    @property
+    def error(self) -> str | None:
+        """What the last execution said."""
+        error: str | None = self.task.error
+        return error
+
+    @property
+    def history(self) -> tuple[Any, ...]:
+        """Every execution (`Attempt`), with its error and times."""
+        history: tuple[Any, ...] = self.task.history
+        return history
+
+
+class TaskCancelled(TaskFailed):
+    """A task whose result was waited for was cancelled.
+
+    >>> issubclass(TaskCancelled, TaskFailed)
+    True
+    """
+
+
+class RuntimeStopped(EvenhandError):
+    """The runtime has stopped, or stops, and takes no more orders.
+
+    >>> str(RuntimeStopped("the runtime has stopped: no task can be submitted"))
+    'the runtime has stopped: no task can be submitted'
+    """
+
+
+class SomeRefused(EvenhandError):
+    """Some of the tasks that were submitted together were refused; the others are in.
+
+    >>> error = SomeRefused([None], {0: QueueFull("admitted tasks must be at most 0, got one more")})
+    >>> str(error)
+    '1 of 1 tasks were refused; the first: admitted tasks must be at most 0, got one more'
+    """
+
+    def __init__(self, handles: list[Any], errors: dict[int, Exception]) -> None:
+        first = next(iter(errors.values()))
+        super().__init__(f"{len(errors)} of {len(handles)} tasks were refused; the first: {first}")
+        self.handles = handles
+        """A handle (`TaskHandle`) for each task that is in, in the order of the submits; None for those that are not."""
+        self.errors = errors
+        """Why each of the others was refused, by its place."""
+
+
+class PoolIsFull(RuntimeWarning):
+    """A handler waits for a task of its own runtime while every worker is busy: if all do, none ever ends.
+
+    >>> issubclass(PoolIsFull, RuntimeWarning)
+    True
+    """
+
+
+class ActorFailed(EvenhandError, ExceptionGroup[Exception]):
+    """Actors crashed more often than their supervision tree bears; a group of the crashes, the last of them the cause.
+
+    >>> failed = ActorFailed("shard/alice crashed 4 times in 5 s", [ValueError("boom")] * 4)
+    >>> str(failed), len(failed.exceptions)
+    ('shard/alice crashed 4 times in 5 s', 4)
+    """
+
+    def __str__(self) -> str:
+        return self.message
+
+    def derive(self, crashes: Sequence[Exception], /) -> "ActorFailed":  # type: ignore[override]
+        """A part of the group, for `except*`."""
+        return ActorFailed(self.message, crashes)

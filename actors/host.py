@@ -1,7 +1,8 @@
 """The host: one mailbox and one loop that runs many actors.
 
-A mailbox is a trio memory channel; an envelope is (sender, receiver, message); a message to an actor on the same host
-goes through that same channel with `send_nowait`, so the whole way of a task costs no task switch. Whoever drives the
+A mailbox is a trio memory channel. What goes through it is what an actor had to say at one time: its address, and messages
+with their receivers, in order. Messages to actors on the same host go through that same channel with `send_nowait`, so the
+whole way of a task costs no task switch. Whoever drives the
 host calls `drain` until nothing is under way, then moves `now` and calls `fire`. So timers fire only when the mailbox is
 empty: after a stall nobody's lease is expired while the beat that saves it still waits to be read.
 
@@ -19,12 +20,13 @@ import attrs
 import trio
 
 from actors.actor import NEVER, Core, Draw, Effects
-from actors.errors import ActorFailed, MailboxFull
-from actors.messages import Address, Failed, Wake
+from actors.errors import MailboxFull
+from actors.messages import Address, Failed, Wake, nobody_at
+from actors.supervision import Group, Supervision
 from actors.table import Record, Table
 from actors.trace import ActorRestarted, Event, Undelivered
 
-__all__ = ["Envelope", "Gate", "Host", "Journal", "Limits"]
+__all__ = ["Envelope", "Gate", "Host", "Journal", "Limits", "in_words"]
 
 HOST: Address = "host"
 _WAKE = Wake()
@@ -33,7 +35,10 @@ _TIMER_HEAP_MIN = 64
 
 
 Envelope = tuple[Address, Address, Any]
-"""A message under way: sender, receiver, message. A plain tuple, because there are a dozen for each task."""
+"""A message under way: sender, receiver, message."""
+
+Post = tuple[Address, Sequence[tuple[Address, Any]]]
+"""What an actor had to say at one time: sender, and messages with their receivers. Plain tuples, because there are many."""
 
 
 class Gate(Protocol):
@@ -64,15 +69,15 @@ class Limits:
     """
 
     mailbox_max: int = 1_000_000
-    """Messages under way at once; one more is an error with a name, never a silent loss."""
+    """Posts under way at once, each what an actor or somebody outside had to say at one time; one more is an error with a name, never a silent loss."""
     undelivered_max: int = 1_000
     """The latest undelivered messages kept for reading; all of them are counted."""
     passive_max: int = 10_000
     """Idle on-demand actors kept in memory before the longest idle is dropped."""
-    restarts_max: int = 3
-    """Crashes of one actor within `restart_window_seconds` that are survived; one more is raised as ActorFailed."""
-    restart_window_seconds: float = 5.0
-    """The time over which crashes are counted."""
+
+
+EACH_FOR_ITSELF = Group("host", each=True)
+"""The supervision tree of a host that is given none: who crashes is restarted alone, three times in five seconds."""
 
 
 class Host:
@@ -87,6 +92,7 @@ class Host:
         gate: Gate | None = None,
         journal: Journal | None = None,
         limits: Limits = Limits(),
+        supervision: Group = EACH_FOR_ITSELF,
     ) -> None:
         self.table = table
         self.now = 0.0
@@ -105,12 +111,14 @@ class Host:
         self._builders: dict[Address, Callable[[], Core]] = {}
         self._on_demand: dict[str, Callable[[str], Core]] = {}
         self._passive: OrderedDict[Address, None] = OrderedDict()
-        self._crashes: dict[Address, deque[float]] = {}
+        self._supervision = Supervision(supervision)
         self._timers: dict[Address, float] = {}
         self._timer_heap: list[tuple[float, Address, int, Address | Envelope]] = []
         self._timer_heap_max = _TIMER_HEAP_MIN
         self._timer_count = 0
-        self._post, self._receive = trio.open_memory_channel[Envelope](limits.mailbox_max)
+        self._send, self._receive = trio.open_memory_channel[Post](limits.mailbox_max)
+        self._posts = 0
+        """How many there are in the mailbox: asking it would be an exception each time that it is empty."""
 
     # Who is here
 
@@ -124,20 +132,16 @@ class Host:
         """Actors `role/name` are started by their first message, from `build(name)`, and dropped when long idle."""
         self._on_demand[role] = build
 
+    def dismiss(self, address: Address) -> None:
+        """The actor is gone for good; a message to it is undelivered from now on."""
+        self._builders.pop(address, None)
+        self._supervision.forget(address)
+        self._drop(address)
+
     def restart(self, address: Address) -> None:
-        """Throw an actor's core away and build it anew from the table."""
-        self._cores.pop(address, None)
-        self._passive.pop(address, None)
-        self._set_timer(address, NEVER)
-        try:
-            built = self._built(address)
-        except Exception as error:
-            raise ActorFailed(f"{address} could not be rebuilt: {_in_words(error)}") from error
-        if built is not None:
-            core, effects = built
-            self._begin(address, core, effects)
-            if core.passive:
-                self._rest(address)
+        """Throw an actor's core away and build it anew from the table; a crash on the way is one more crash."""
+        if (error := self._rebuild(address)) is not None:
+            self._supervise(address, error)
 
     def core(self, address: Address) -> Core | None:
         """The core at an address, if it is in memory; to be looked at, not touched."""
@@ -151,22 +155,33 @@ class Host:
 
     def post(self, sender: Address, receiver: Address, message: Any) -> None:
         """Put a message into the mailbox."""
-        self._put((sender, receiver, message))
+        self._put((sender, ((receiver, message),)))
 
     def drain(self, messages_max: int | None = None) -> bool:
-        """Handle messages until none is under way, but not more than `messages_max`; False if some are left."""
-        receive = self._receive.receive_nowait
+        """Handle messages until none is under way, or at least `messages_max` were handled; False if some are left."""
+        receive, cores = self._receive.receive_nowait, self._cores
         stop_at = math.inf if messages_max is None else self.delivered_count + messages_max
-        while self.delivered_count < stop_at:
-            try:
-                envelope = receive()
-            except trio.WouldBlock:
-                return True
-            if self._gate is None:
-                self._deliver(envelope)
-            else:
-                self._deliver_through_gate(self._gate, envelope)
-        return self._receive.statistics().current_buffer_used == 0
+        while self._posts and self.delivered_count < stop_at:
+            self._posts -= 1
+            sender, sends = receive()
+            for receiver, message in sends:
+                if self._gate is not None:
+                    self._deliver_through_gate(self._gate, (sender, receiver, message))
+                    continue
+                # As `_deliver`, which is for what comes one at a time.
+                self.delivered_count += 1
+                core = cores.get(receiver)
+                if core is None and (core := self._activated((sender, receiver, message))) is None:
+                    continue
+                try:
+                    effects = core.handle(message, self.now, self._draw)
+                except Exception as error:
+                    self._contain((sender, receiver, message), error)
+                    continue
+                self._apply(receiver, effects)
+                if core.passive:
+                    self._rest(receiver)
+        return not self._posts
 
     def next_timer(self) -> float:
         """When the next timer is due, or NEVER."""
@@ -191,18 +206,19 @@ class Host:
 
     def release(self, envelopes: Iterable[Envelope]) -> None:
         """Post what was held for a journal."""
-        for envelope in envelopes:
-            self._put(envelope)
+        for sender, receiver, message in envelopes:
+            self.post(sender, receiver, message)
 
     # How a message is handled
 
-    def _put(self, envelope: Envelope) -> None:
+    def _put(self, post: Post) -> None:
         try:
-            self._post.send_nowait(envelope)
+            self._send.send_nowait(post)
         except trio.WouldBlock:
-            _, receiver, message = envelope
+            receiver, message = post[1][0]
             held, name = self._limits.mailbox_max, type(message).__name__
             raise MailboxFull(f"the mailbox holds {held} messages, no room for {name} to {receiver}") from None
+        self._posts += 1
 
     def _deliver_through_gate(self, gate: Gate, envelope: Envelope) -> None:
         for delay_seconds, substitute in gate.envelopes(envelope, self.now):
@@ -215,10 +231,8 @@ class Host:
         _, receiver, message = envelope
         self.delivered_count += 1
         core = self._cores.get(receiver)
-        if core is None:
-            core = self._activated(envelope)
-            if core is None:
-                return
+        if core is None and (core := self._activated(envelope)) is None:
+            return
         try:
             effects = core.handle(message, self.now, self._draw)
         except Exception as error:
@@ -229,40 +243,68 @@ class Host:
             self._rest(receiver)
 
     def _apply(self, address: Address, effects: Effects) -> None:
-        for record in effects.records:
-            self.table.apply(record)
+        if effects.records:
+            for record in effects.records:
+                self.table.apply(record)
         for event in effects.events:
             self._observe(event)
-        for receiver, message in effects.sends:
-            self._put((address, receiver, message))
-        if effects.held or (self._journal is not None and effects.records):
-            self._commit(address, effects)
+        sends = effects.sends
+        if self._journal is None:
+            # Nothing waits for anything.
+            sends += effects.held
+        if sends:
+            self._put((address, sends))
+        if self._journal is not None and (effects.held or effects.records):
+            self._commit(self._journal, address, effects)
         if effects.timer is not None:
             self._set_timer(address, effects.timer)
 
-    def _commit(self, address: Address, effects: Effects) -> None:
+    def _commit(self, journal: Journal, address: Address, effects: Effects) -> None:
         held = [(address, receiver, message) for receiver, message in effects.held]
-        if self._journal is None:
-            self.release(held)
-        else:
-            self._journal.commit(effects.records, held, self.release)
+        journal.commit(effects.records, held, self.release)
 
     def _contain(self, envelope: Envelope, error: Exception) -> None:
         """One core's exception is its own: its message is kept, its sender told, and the core rebuilt."""
-        address = envelope[1]
-        self._count_crash(address, error)
-        self._observe(ActorRestarted(self.now, address, _in_words(error)))
-        self._undeliver(envelope, _in_words(error))
-        self.restart(address)
+        self._observe(ActorRestarted(self.now, envelope[1], in_words(error)))
+        self._undeliver(envelope, in_words(error))
+        self._supervise(envelope[1], error)
 
-    def _count_crash(self, address: Address, error: Exception) -> None:
-        crashes = self._crashes.setdefault(address, deque())
-        crashes.append(self.now)
-        while crashes[0] < self.now - self._limits.restart_window_seconds:
-            crashes.popleft()
-        if len(crashes) > self._limits.restarts_max:
-            window = self._limits.restart_window_seconds
-            raise ActorFailed(f"{address} crashed {len(crashes)} times in {window:g} s") from error
+    def _supervise(self, address: Address, error: Exception) -> None:
+        """Build anew whomever the supervision tree says, in its order; the actor that crashed is one of them.
+
+        Who cannot be built has crashed once more: the tree is asked again, and what was left to do is done after that.
+        """
+        waiting = self._restarted(address, error)
+        while waiting:
+            address = next(iter(waiting))
+            if (because := waiting.pop(address)) is not None:
+                self._observe(ActorRestarted(self.now, address, because))
+            if (failure := self._rebuild(address)) is not None:
+                more = self._restarted(address, failure)
+                waiting = more | {other: said for other, said in waiting.items() if other not in more}
+
+    def _restarted(self, crashed: Address, error: Exception) -> dict[Address, str | None]:
+        """Whom to build anew, and because of whom if it is not for a crash of their own."""
+        # Until it is built anew nobody is there: what it did before it crashed must not be built upon.
+        self._drop(crashed)
+        because = f"{crashed} crashed: {in_words(error)}"
+        restarted = self._supervision.crashed(crashed, error, self.now, self._cores)
+        return {address: None if address == crashed else because for address in restarted}
+
+    def _rebuild(self, address: Address) -> Exception | None:
+        """Build an actor anew; what went wrong if it cannot be."""
+        self._drop(address)
+        try:
+            built = self._built(address)
+        except Exception as error:
+            self._observe(ActorRestarted(self.now, address, in_words(error)))
+            return error
+        if built is not None:
+            core, effects = built
+            self._begin(address, core, effects)
+            if core.passive:
+                self._rest(address)
+        return None
 
     def _undeliver(self, envelope: Envelope, error: str) -> None:
         self.undelivered.append(envelope)
@@ -271,7 +313,7 @@ class Host:
         self._observe(Undelivered(self.now, sender, receiver, type(message).__name__))
         # A sender that does not exist, or that crashed on being told, is not told again: that could go on for ever.
         if sender != HOST and type(message) is not Failed:
-            self._put((HOST, sender, Failed(receiver, message, error)))
+            self.post(HOST, sender, Failed(receiver, message, error))
 
     # Actors come and go
 
@@ -282,11 +324,11 @@ class Host:
             built = self._built(address)
         except Exception as error:
             # Nothing is there to be rebuilt: the next message tries again.
-            self._count_crash(address, error)
-            self._undeliver(envelope, _in_words(error))
+            self._undeliver(envelope, in_words(error))
+            self._supervision.crashed(address, error, self.now)
             return None
         if built is None:
-            self._undeliver(envelope, f"no actor is at {address}")
+            self._undeliver(envelope, nobody_at(address))
             return None
         core, effects = built
         self._begin(address, core, effects)
@@ -303,6 +345,11 @@ class Host:
                 return None
             core = build_named(name)
         return core, core.start(self.now)
+
+    def _drop(self, address: Address) -> None:
+        self._cores.pop(address, None)
+        self._passive.pop(address, None)
+        self._set_timer(address, NEVER)
 
     def _begin(self, address: Address, core: Core, effects: Effects) -> None:
         self._cores[address] = core
@@ -353,5 +400,10 @@ class Host:
         self._timer_heap_max = max(_TIMER_HEAP_MIN, 2 * len(standing))
 
 
-def _in_words(error: Exception) -> str:
+def in_words(error: BaseException) -> str:
+    """An error as one line: what it is and what it says.
+
+    >>> in_words(ValueError("boom"))
+    'ValueError: boom'
+    """
     return f"{type(error).__name__}: {error}"

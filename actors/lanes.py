@@ -67,8 +67,9 @@ class Lane:
         if not self._live:
             entries.clear()
             return None
-        while not self._is_live(entries[0][-1]):
-            heappop(entries)
+        if len(entries) > self._live:
+            while not self._is_live(entries[0][-1]):
+                heappop(entries)
         return entries[0]
 
     def head(self) -> Task | None:

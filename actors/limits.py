@@ -1,9 +1,13 @@
 """How much may run: permits at a rate, and a number at once.
 
-A bucket of permits is kept as the one time at which it would be full again (the virtual scheduling form of the leaky
-bucket, ITU-T I.371): a permit moves that time by 1/rate, and there is a permit whenever that time is at most
-(capacity - 1)/rate away. So asking costs and changes nothing, refilling needs no arithmetic that could drift, and the time
-of the next permit is exact. Capacity is max(1, rate): starts in any window of t seconds <= capacity + rate * t.
+A bucket of permits is kept as a time at which it was full, and how many were used since (the virtual scheduling form of the
+leaky bucket, ITU-T I.371): it is full again at since + used/rate, and there is a permit from (capacity - 1)/rate before that
+on. So asking costs and changes nothing, and refilling needs no arithmetic. Capacity is max(1, rate): starts in any window of
+t seconds <= capacity + rate * t.
+
+Why a count, and not the time itself, moved by 1/rate with each permit? A time of day as a float is a multiple of 0.24 us, and
+at 1,000 a second each such move would be rounded to that: always the same way, so that 0.007 % too many would start. From a
+whole number the time of the next permit is computed anew, and is off by one rounding, however many there were before it.
 """
 
 import attrs
@@ -48,13 +52,24 @@ class Bucket:
     (10.5, 0.5)
     """
 
-    __slots__ = ("_slack", "full_at", "rate")
+    __slots__ = ("_spare", "rate", "since", "used")
 
-    def __init__(self, rate: float, full_at: float = ALWAYS) -> None:
+    def __init__(self, rate: float, since: float = ALWAYS, used: int = 0) -> None:
         self.rate = rate
-        self.full_at = full_at
-        """When all permits are back; the whole state."""
-        self._slack = (self.capacity - 1) / rate
+        self.since = since
+        """When all permits are there, but for those used since; ALWAYS if none was ever used."""
+        self.used = used
+        """How many were used since. With the time that is the whole state."""
+        self._spare = self.capacity - 1
+
+    @classmethod
+    def restored(cls, rate: float, since: float, used: int, noted_rate: float) -> "Bucket":
+        """A bucket from what was noted of it; if the rate was another, it is full when that would have been."""
+        return cls(rate, since, used) if noted_rate == rate else cls(rate, since + used / noted_rate)
+
+    def noted(self) -> tuple[float, int, float]:
+        """All that `restored` needs, as JSON values; not before the first permit was used."""
+        return (self.since, self.used, self.rate)
 
     @property
     def capacity(self) -> float:
@@ -64,32 +79,39 @@ class Bucket:
     @property
     def free_at(self) -> float:
         """When there is a permit; in the past if there is one now."""
-        return self.full_at - self._slack
+        return self.since + (self.used - self._spare) / self.rate
 
     def permits(self, now: float) -> float:
         """How many there are, parts included."""
-        return self.capacity if self.full_at <= now else self.capacity - (self.full_at - now) * self.rate
+        return min(self.capacity, self.capacity - (self.used - (now - self.since) * self.rate))
 
     def take(self, now: float) -> None:
         """Use one."""
-        self.full_at = max(self.full_at, now) + 1 / self.rate
+        # By the difference of two times, which is exact: a rounded time at which it is full would let permits leak.
+        if (now - self.since) * self.rate >= self.used:
+            self.since, self.used = now, 0
+        self.used += 1
 
     def at_rate(self, rate: float, now: float) -> "Bucket":
         """A bucket of another rate that holds what this one holds, as far as it has room for it."""
         other = Bucket(rate)
-        other.full_at = now + (other.capacity - min(other.capacity, self.permits(now))) / rate
+        other.since = now + (other.capacity - min(other.capacity, self.permits(now))) / rate
         return other
 
 
 class Gauge:
     """A limit and how far it is used."""
 
-    __slots__ = ("bucket", "limit", "running")
+    __slots__ = ("bucket", "key", "limit", "running")
 
-    def __init__(self, limit: Limit, full_at: float = ALWAYS) -> None:
+    def __init__(self, key: str, limit: Limit, noted: tuple[float, int, float] | None = None) -> None:
+        self.key = key
+        """Whose limit it is."""
         self.limit = limit
         self.running = 0
-        self.bucket = None if limit.rate_limit is None else Bucket(limit.rate_limit, full_at)
+        self.bucket: Bucket | None = None
+        if limit.rate_limit is not None:
+            self.bucket = Bucket(limit.rate_limit) if noted is None else Bucket.restored(limit.rate_limit, *noted)
 
     def free_at(self) -> float:
         """When one more may start: a time, ALWAYS, or infinity while as many run as may."""

@@ -8,59 +8,13 @@ Messages are msgspec structs for the reason tasks are: a dozen are made for each
 frozen attrs class. The collector looks only at those that carry an exception, which alone could be part of a cycle.
 """
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 import msgspec
 
 from actors.retry import RetryPolicy
 from actors.task import Priority, Task
-
-__all__ = [
-    "QUEUE",
-    "SCHEDULER",
-    "SHARD",
-    "SUPERVISOR",
-    "WORKER",
-    "Accepted",
-    "Address",
-    "Answered",
-    "Beat",
-    "Busy",
-    "Cancel",
-    "Declined",
-    "Drop",
-    "Enqueue",
-    "ExpireLease",
-    "Failed",
-    "Finished",
-    "Grant",
-    "Granted",
-    "Head",
-    "Idle",
-    "Leased",
-    "Maintain",
-    "Maintained",
-    "Message",
-    "NothingDropped",
-    "Outcome",
-    "Pause",
-    "Readmitted",
-    "Ready",
-    "Refused",
-    "Requeue",
-    "Resume",
-    "Resync",
-    "Run",
-    "SetLimit",
-    "SetWeight",
-    "Settled",
-    "Stop",
-    "Submit",
-    "Wake",
-    "WorkerClass",
-    "shard_address",
-    "worker_address",
-]
 
 Address = str
 """Where an actor is reached: its role, or `role/name`."""
@@ -93,6 +47,15 @@ def worker_address(number: int) -> Address:
     return f"{WORKER}/{number}"
 
 
+def nobody_at(address: Address) -> str:
+    """What is said of a message to an actor that does not exist.
+
+    >>> nobody_at("worker/9")
+    'no actor is at worker/9'
+    """
+    return f"no actor is at {address}"
+
+
 class _Message(msgspec.Struct, frozen=True):
     pass
 
@@ -110,6 +73,15 @@ class Failed(_Message, frozen=True):
     receiver: Address
     message: Any
     error: str
+
+    @property
+    def absent(self) -> bool:
+        """Whether nobody is there, so that it is no use to try again.
+
+        >>> Failed("ask/1", Wake(), nobody_at("ask/1")).absent, Failed("front", Wake(), "ValueError: boom").absent
+        (True, False)
+        """
+        return self.error == nobody_at(self.receiver)
 
 
 # To the queue
@@ -168,6 +140,21 @@ class Maintain(_Message, frozen=True, gc=False):
     reply_to: Address | None = None
 
 
+class Withdraw(_Message, frozen=True, gc=False):
+    """Whoever submitted this no longer waits at the door: let it not come in."""
+
+    submitted_id: str
+    user: str
+    reply_to: Address | None = None
+
+
+class Delete(_Message, frozen=True, gc=False):
+    """Remove this ended task now."""
+
+    task_id: str
+    reply_to: Address | None = None
+
+
 # To a shard
 
 
@@ -194,7 +181,8 @@ class Drop(_Message, frozen=True, gc=False):
 
 
 class Finished(_Message, frozen=True, gc=False, kw_only=True):
-    """The worker is done with an execution. Counts only under the task's current token."""
+    """The worker is done with an execution. Counts only under the task's current token. Also to a worker, from its
+    executor, where `cancelled` means that the execution ended because it was told to stop."""
 
     task_id: str
     token: int
@@ -215,6 +203,8 @@ class Beat(_Message, frozen=True, gc=False):
 
     task_id: str
     token: int
+    progress: Any = None
+    """How far it is, if the handler said so: any JSON value."""
 
 
 class ExpireLease(_Message, frozen=True, gc=False):
@@ -237,6 +227,13 @@ class Requeue(_Message, frozen=True, gc=False):
     task_id: str
     reset_retries: bool = False
     reply_to: Address | None = None
+
+
+class Await(_Message, frozen=True, gc=False):
+    """Tell `reply_to` when this task has ended; at once if it has."""
+
+    task_id: str
+    reply_to: Address
 
 
 class Resync(_Message, frozen=True, gc=False):
@@ -311,10 +308,11 @@ class Granted(_Message, frozen=True, gc=False):
 
     number: int
     task_id: str
+    user: str
     kind: str
     cost: float
-    left: Ready
-    """What the shard has left."""
+    left: Ready | None = None
+    """What the shard has left, if the scheduler must know."""
 
 
 class Declined(_Message, frozen=True, gc=False):
@@ -328,12 +326,20 @@ class Declined(_Message, frozen=True, gc=False):
 class WorkerClass(_Message, frozen=True, gc=False):
     """What a worker can take: workers of one class are interchangeable."""
 
-    kinds: frozenset[str]
-    """The kinds it has a handler for."""
+    kinds: frozenset[str] | None = None
+    """The kinds it runs; None: every kind that has a handler."""
     users: tuple[str, ...] | None = None
     """Its own users, names or globs; None: everybody."""
     steals: tuple[str, ...] = ()
     """Whom it may steal from when its own have nothing, names or globs."""
+
+    def runs(self, handled: Collection[str] = ()) -> frozenset[str]:
+        """The kinds it runs, where these have a handler.
+
+        >>> sorted(WorkerClass().runs({"crawl", "mail"})), sorted(WorkerClass(frozenset({"mail"})).runs())
+        (['crawl', 'mail'], ['mail'])
+        """
+        return frozenset(handled) if self.kinds is None else self.kinds
 
 
 class Idle(_Message, frozen=True, gc=False):
@@ -354,6 +360,38 @@ class Busy(_Message, frozen=True, gc=False):
     epoch: int
 
 
+class Gone(_Message, frozen=True, gc=False):
+    """A worker takes no more work, for good."""
+
+    worker_id: Address
+
+
+class Equip(_Message, frozen=True, gc=False):
+    """What the workers can run, or how a kind is limited by its settings, has changed: look again."""
+
+
+# To the timetable
+
+
+class Schedule(_Message, frozen=True, gc=False, kw_only=True):
+    """Submit such a task whenever this cron expression says so; a schedule of the same name is replaced."""
+
+    name: str
+    cron: str
+    timezone: str
+    submit: Submit
+    misfire: str
+    misfire_grace_seconds: float
+    reply_to: Address | None = None
+
+
+class Unschedule(_Message, frozen=True, gc=False):
+    """Let this schedule fire no more."""
+
+    name: str
+    reply_to: Address | None = None
+
+
 # To a worker
 
 
@@ -368,6 +406,13 @@ class Run(_Message, frozen=True, gc=False):
     payload: Any
     lease_seconds: float
     grant: int
+    timeout_seconds: float | None = None
+
+
+class Retire(_Message, frozen=True, gc=False):
+    """Take no more runs; end the one under way, and give it back at once if asked."""
+
+    at_once: bool = False
 
 
 class Stop(_Message, frozen=True, gc=False):
@@ -406,6 +451,12 @@ class Refused(_Message, frozen=True):
     error: Exception
 
 
+class Ended(_Message, frozen=True, gc=False):
+    """A task that you waited for has ended. With a durable store: and that is safe."""
+
+    task: Task
+
+
 class Answered(_Message, frozen=True):
     """What became of your cancel or requeue: no error means done, or under way if the task to be cancelled runs."""
 
@@ -420,37 +471,5 @@ class Maintained(_Message, frozen=True, gc=False):
     """How many tasks were removed since you asked."""
 
 
-Message = (
-    Wake
-    | Failed
-    | Submit
-    | Settled
-    | Readmitted
-    | Maintain
-    | Enqueue
-    | Grant
-    | Drop
-    | NothingDropped
-    | Finished
-    | Beat
-    | ExpireLease
-    | Cancel
-    | Requeue
-    | Resync
-    | Pause
-    | Resume
-    | SetWeight
-    | SetLimit
-    | Ready
-    | Granted
-    | Declined
-    | Idle
-    | Busy
-    | Run
-    | Stop
-    | Leased
-    | Accepted
-    | Refused
-    | Answered
-    | Maintained
-)
+ANSWERS = (Accepted, Refused, Ended, Answered, Maintained)
+"""What somebody outside waits for."""

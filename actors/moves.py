@@ -41,9 +41,10 @@ def claim(task: Task, worker_id: str, lease_seconds: float, now: float) -> Task:
     )
 
 
-def extend(task: Task, lease_seconds: float, now: float) -> Task:
-    """The owner beat: its lease starts anew. Not a change of status."""
-    return replace(task, lease_until=now + lease_seconds, updated_at=now)
+def extend(task: Task, lease_seconds: float, now: float, progress: Any = None) -> Task:
+    """The owner beat: its lease starts anew, and it may say how far it is. Not a change of status."""
+    progress = task.progress if progress is None else progress
+    return replace(task, lease_until=now + lease_seconds, progress=progress, updated_at=now)
 
 
 def complete(task: Task, result: Any, now: float) -> Task:

@@ -17,10 +17,12 @@ import msgspec
 from actors.actor import NEVER, Draw, Effects
 from actors.config import Settings
 from actors.door import Door
-from actors.errors import EvenhandError
+from actors.errors import EvenhandError, InvalidTransition, UnknownTask
 from actors.messages import (
     Accepted,
     Address,
+    Answered,
+    Delete,
     Drop,
     Enqueue,
     Failed,
@@ -33,6 +35,7 @@ from actors.messages import (
     SetWeight,
     Submit,
     Wake,
+    Withdraw,
     shard_address,
 )
 from actors.pushout import Pushout
@@ -67,6 +70,8 @@ class Queue:
         self._wakes_at = NEVER
 
     def __repr__(self) -> str:
+        if not self._settings.bounded:
+            return "<Queue: any number may come in>"
         bound = self._settings.admitted_max
         waiting = f", {len(self._room)} users wait" if self._room else ""
         return f"<Queue: {self._door.admitted} admitted of {'any number' if bound is None else bound}{waiting}>"
@@ -89,6 +94,10 @@ class Queue:
                 self._due_at = self._retention.due_at()
             case NothingDropped():
                 self._had_nothing(message.user)
+            case Withdraw():
+                self._withdraw(message, effects)
+            case Delete():
+                self._delete(message, now, effects)
             case SetWeight():
                 self._set_weight(message)
             case Maintain():
@@ -148,8 +157,8 @@ class Queue:
         )
 
     def _mean_cost(self, kind: str) -> float:
-        mean: float = self._notes.get("mean/" + kind, (0, 1.0))[1]
-        return mean
+        mean = self._table.mean_seconds(kind)
+        return 1.0 if mean is None else mean
 
     def _known(self, task: Task) -> str | None:
         if task.idempotency_key is None:
@@ -215,6 +224,16 @@ class Queue:
         if self._pushout is not None:
             self._pushout.had_nothing(user)
 
+    def _withdraw(self, message: Withdraw, effects: Effects) -> None:
+        error = None
+        if not self._room.withdraw(message.user, message.submitted_id):
+            error = UnknownTask(f"no submit {message.submitted_id!r} of {message.user} waits at the door")
+        self._answer(message, message.submitted_id, error, effects)
+
+    def _answer(self, message: Withdraw | Delete, about: str, error: EvenhandError | None, effects: Effects) -> None:
+        if message.reply_to is not None:
+            effects.hold(message.reply_to, Answered(about, error))
+
     def _set_weight(self, message: SetWeight) -> None:
         """The scheduler, who is told the same, answers; also that a weight is none."""
         if number_fault("weight", message.weight) is None:
@@ -233,22 +252,20 @@ class Queue:
             self._due_at = self._retention.due_at()
         elif self._pushout is not None:
             self._pushout.refresh(user)
-        if settled.outcome == "completed" and settled.used_seconds > 0:
-            count, mean = self._notes.get("mean/" + settled.kind, (0, 1.0))
-            mean = (mean * count + settled.used_seconds) / (count + 1)
-            self._notes["mean/" + settled.kind] = (count + 1, mean)
-        elif settled.outcome == "dropped" and self._pushout is not None:
+        if settled.outcome == "dropped" and self._pushout is not None:
             newcomer = self._pushout.dropped(user)
             if newcomer is not None and self._door.may_replace(newcomer):
                 self._enter(newcomer, now, effects)
 
     def _told_failed(self, failed: Failed, now: float, effects: Effects) -> None:
-        """A shard that crashed on a task never had it; one that crashed on a drop drops nothing; the rest needs nothing."""
+        """A shard that crashed on a task never had it; one that crashed on a drop drops nothing; an answer is told again."""
         match failed.message:
             case Enqueue() as enqueue:
                 self._put_out(enqueue, EvenhandError(failed.error), now, effects)
             case Drop():
                 self._had_nothing(failed.receiver.removeprefix(shard_address("")))
+            case _:
+                effects.tell_again(failed)
 
     def _put_out(self, enqueue: Enqueue, error: EvenhandError, now: float, effects: Effects) -> None:
         """The shard could not take the task: it was never admitted, and its submitter must not wait for ever."""
@@ -263,18 +280,34 @@ class Queue:
         """Remove some of what is due, with its keys; if that was all, tell whoever asked."""
         going, self._due_at = self._retention.sweep(now)
         for task in going:
-            effects.records.append(Removed(task.id))
-            effects.events.append(Swept(now, task.identity))
-            if self._known(task) == task.id:
-                del self._notes[_key_note(task)]
+            self._remove(task, now, effects)
         self._retention.swept(len(going))
         if self._due_at > now:
             for reply_to, removed in self._retention.finish():
                 effects.hold(reply_to, Maintained(removed))
 
+    def _delete(self, message: Delete, now: float, effects: Effects) -> None:
+        error: EvenhandError | None = None
+        task = self._table.get(message.task_id)
+        if task is None:
+            error = UnknownTask(f"no task has id {message.task_id!r}")
+        elif not task.status.terminal:
+            error = InvalidTransition(f"a {task.status} task cannot be deleted: cancel it first")
+        else:
+            self._remove(task, now, effects)
+        self._answer(message, message.task_id, error, effects)
+
+    def _remove(self, task: Task, now: float, effects: Effects) -> None:
+        effects.records.append(Removed(task.id))
+        effects.events.append(Swept(now, task.identity))
+        if self._known(task) == task.id:
+            del self._notes[_key_note(task)]
+
     # Shared by the above
 
     def _count(self, user: str, difference: int) -> None:
+        if not self._settings.bounded:
+            return
         self._door.count(user, difference)
         self._room.move(user)
         if self._pushout is not None:

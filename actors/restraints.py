@@ -4,7 +4,7 @@ Keys are `all`, `kind/NAME` and `user/NAME`. A start takes from all three of its
 the grant goes out and taken when it was used. What must survive a restart is noted; how many run is asked for anew.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from actors.limits import ALWAYS, Gauge, Limit
 from actors.table import Notes
@@ -28,7 +28,7 @@ class Restraints:
     """Gauges and pauses by key.
 
     >>> restraints = Restraints({"kind/mail": Limit(concurrency_max=1)}, None, Notes("scheduler"))
-    >>> restraints.take("alice", "mail", now=0.0)
+    >>> restraints.take([restraints.gauge("kind/mail"), restraints.gauge("user/alice")], now=0.0)
     >>> restraints.gauge("kind/mail").free_at(), restraints.gauge("user/alice").running
     (inf, 1)
     """
@@ -45,21 +45,15 @@ class Restraints:
         """The limit of a key and how far it is used."""
         gauge = self._gauges.get(key)
         if gauge is None:
-            gauge = self._gauges[key] = Gauge(self._limit(key), self._notes.get("bucket/" + key, ALWAYS))
+            gauge = self._gauges[key] = Gauge(key, self._limit(key), self._notes.get("bucket/" + key))
         return gauge
 
-    def take(self, user: str, kind: str, now: float) -> None:
-        """A task starts."""
-        for key in (EVERYTHING, kind_key(kind), user_key(user)):
-            gauge = self.gauge(key)
+    def take(self, gauges: Iterable[Gauge], now: float) -> None:
+        """A task starts, and takes from each of these."""
+        for gauge in gauges:
             gauge.take(now)
             if gauge.bucket is not None:
-                self._notes["bucket/" + key] = gauge.bucket.full_at
-
-    def add(self, user: str, kind: str, difference: int) -> None:
-        """So many more run than was thought; permits are not touched."""
-        for key in (EVERYTHING, kind_key(kind), user_key(user)):
-            self.gauge(key).running += difference
+                self._notes["bucket/" + gauge.key] = gauge.bucket.noted()
 
     def forget(self, key: str) -> None:
         """Nothing of this key waits or runs; permits that were used stay used."""
@@ -78,12 +72,22 @@ class Restraints:
 
     def set_limit(self, key: str, limit: Limit, now: float) -> None:
         """Hold a key to another limit from now on."""
+        self._notes["limit/" + key] = (limit.rate_limit, limit.concurrency_max)
+        self._hold(key, limit, now)
+
+    def adopt(self, key: str, limit: Limit, now: float) -> bool:
+        """Hold a key to what the settings say from now on, unless an operator said otherwise; whether it did."""
+        if "limit/" + key in self._notes or self._limits.get(key) == limit:
+            return False
+        self._hold(key, limit, now)
+        return True
+
+    def _hold(self, key: str, limit: Limit, now: float) -> None:
         gauge = self.gauge(key)
         self._limits[key] = limit
-        self._notes["limit/" + key] = (limit.rate_limit, limit.concurrency_max)
         gauge.set(self._limit(key), now)
-        if gauge.bucket is not None and gauge.bucket.full_at != ALWAYS:
-            self._notes["bucket/" + key] = gauge.bucket.full_at
+        if gauge.bucket is not None and gauge.bucket.since != ALWAYS:
+            self._notes["bucket/" + key] = gauge.bucket.noted()
         elif "bucket/" + key in self._notes:
             del self._notes["bucket/" + key]
 

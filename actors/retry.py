@@ -14,6 +14,17 @@ from actors.validators import between, finite, whole
 __all__ = ["RetryPolicy"]
 
 
+def _names(classes: "str | type[BaseException] | Iterable[str | type[BaseException]]") -> tuple[str, ...]:
+    """Exception classes by their names, which is what survives a store and a process.
+
+    >>> _names((OSError, "HTTPError")), _names(ValueError)
+    (('OSError', 'HTTPError'), ('ValueError',))
+    """
+    if isinstance(classes, (str, type)):
+        classes = (classes,)
+    return tuple(found.__name__ if isinstance(found, type) else str(found) for found in classes)
+
+
 @attrs.frozen(kw_only=True)
 class RetryPolicy:
     """How often and how soon a failed task runs again.
@@ -35,10 +46,10 @@ class RetryPolicy:
     """No delay is longer, before jitter."""
     jitter: float = attrs.field(default=0.2, validator=between(0, 1))
     """The part of the delay by which it may be shorter or longer."""
-    retry_on: tuple[str, ...] = ()
-    """Names of the exception classes worth another try; empty means all."""
-    give_up_on: tuple[str, ...] = ()
-    """Names of the exception classes that end the task at once; these win over `retry_on`."""
+    retry_on: tuple[str, ...] = attrs.field(default=(), converter=_names)
+    """The exception classes worth another try, or their names; empty means all."""
+    give_up_on: tuple[str, ...] = attrs.field(default=(), converter=_names)
+    """The exception classes that end the task at once, or their names; these win over `retry_on`."""
 
     def delay_seconds(self, failures: int, uniform: float) -> float:
         """The delay after `failures` failed executions; `uniform` in [0, 1) places it in the jitter band."""

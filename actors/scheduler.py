@@ -26,7 +26,9 @@ from actors.messages import (
     Answered,
     Busy,
     Declined,
+    Equip,
     Failed,
+    Gone,
     Grant,
     Granted,
     Idle,
@@ -77,9 +79,11 @@ class Scheduler:
             worker: (number, task_id) for worker, (number, task_id) in notes.under("used/").items()
         }
         """Each worker's last used grant and the task it was for."""
+        self._heard: dict[Address, int] = {}
+        """The last grant that each worker had heard of when it said that it was idle."""
         number, worker_id, user, is_open = notes.get("grant", (0, "", "", False))
         self._number: int = number
-        is_open = is_open and self._used[worker_id][0] != number
+        is_open = is_open and self._used.get(worker_id, (0, ""))[0] != number
         self._open = _OpenGrant(number, worker_id, user) if is_open else None
         self._awaited: set[Address] = set()
         """Who has not answered the resync yet."""
@@ -92,6 +96,15 @@ class Scheduler:
         """How a user stands with a kind: what may hold such a task back."""
         idle = [worker_class for worker_class, workers in self._idle.items() if workers]
         return self._demand.standing(user, kind, now, idle)
+
+    def limit(self, kind: str | None, user: str | None) -> Limit:
+        """What a kind, a user, or everything is held to."""
+        return self._demand.limit(_key(kind, user))
+
+    @property
+    def unreachable(self) -> list[str]:
+        """Users with work that no worker may take, sorted."""
+        return sorted(self._demand.watch.unreachable)
 
     def start(self, now: float) -> Effects:
         effects = Effects()
@@ -114,8 +127,10 @@ class Scheduler:
         if resyncing and not self._awaited:
             self._demand.thaw(now)
         self._demand.refill(now)
-        self._decide(now, draw, effects)
-        self._report_reach(now, effects)
+        if self._open is None and self._idle_workers and not self._awaited:
+            self._decide(now, draw, effects)
+        if self._demand.watch.changes:
+            self._report_reach(now, effects)
         wakes_at = self._demand.wakes_at(now)
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
@@ -126,15 +141,20 @@ class Scheduler:
     def _ready(self, message: Ready, now: float, effects: Effects) -> None:
         if message.epoch == self._epoch:
             self._awaited.discard(shard_address(message.user))
+            if message.running is not None and (lost := self._open) is not None and lost.user == message.user:
+                # A shard that answers a resync has answered every grant before it, unless that was lost in a crash.
+                self._open = None
+                self._unused(lost, effects)
         self._demand.hear(message, now)
 
     def _granted(self, message: Granted, now: float, effects: Effects) -> None:
         """Charged even if a restart came between: the work is under way."""
-        user = message.left.user
-        self._demand.start(user, message.kind, message.cost, now)
-        self._demand.hear(message.left, now)
+        self._demand.start(message.user, message.kind, message.cost, now)
+        if message.left is not None:
+            self._demand.hear(message.left, now)
         if (closed := self._close(message.number)) is not None:
             self._set_used(closed.worker_id, closed.number, message.task_id)
+            self._seat(closed.worker_id)
 
     def _declined(self, message: Declined, now: float, effects: Effects) -> None:
         self._demand.hear(message.left, now)
@@ -158,10 +178,16 @@ class Scheduler:
         self._meet(worker, message.worker_class, message.epoch, now)
         if worker not in self._used:
             self._set_used(worker, message.grant, "")
-        granted = self._open is not None and self._open.worker_id == worker
-        if message.grant == self._used[worker][0] and worker not in self._idle_workers and not granted:
+        self._heard[worker] = message.grant
+        self._seat(worker)
+
+    def _seat(self, worker: Address) -> None:
+        """Let a worker be idle if none of its grants is open and it was idle after the last that was used."""
+        if self._open is not None and self._open.worker_id == worker:
+            return
+        if self._heard.get(worker, -1) >= self._used[worker][0] and worker not in self._idle_workers:
             self._idle_workers.add(worker)
-            heappush(self._idle.setdefault(message.worker_class, []), (len(worker), worker))
+            heappush(self._idle.setdefault(self._class_of[worker], []), (len(worker), worker))
 
     def _busy(self, message: Busy, now: float, effects: Effects) -> None:
         self._meet(message.worker_id, message.worker_class, message.epoch, now)
@@ -172,6 +198,10 @@ class Scheduler:
         self._class_of[worker] = worker_class
         self._demand.add_class(worker_class, now)
 
+    def _gone(self, message: Gone, now: float, effects: Effects) -> None:
+        self._awaited.discard(message.worker_id)
+        self._drop_worker(message.worker_id, now)
+
     def _told_failed(self, failed: Failed, now: float, effects: Effects) -> None:
         match failed.message:
             case Grant(number=number):
@@ -180,11 +210,13 @@ class Scheduler:
                 if closed is not None:
                     self._demand.forget(closed.user, now)
                     self._unused(closed, effects)
-            case Resync() if failed.error.startswith("no actor"):
+            case Resync() if failed.absent:
                 self._awaited.discard(failed.receiver)
                 self._drop_worker(failed.receiver, now)
-            case Resync():
-                self._ask(failed.receiver, effects)
+            case Resync(void=void):
+                effects.send(failed.receiver, Resync(self._epoch, void))
+            case _:
+                effects.tell_again(failed)
 
     def _wake(self, message: Wake, now: float, effects: Effects) -> None:
         """What is free again by now is taken up by `handle`, as after any message."""
@@ -236,18 +268,20 @@ class Scheduler:
         if message.reply_to is not None:
             effects.hold(message.reply_to, Answered("", error))
 
+    def _equip(self, message: Equip, now: float, effects: Effects) -> None:
+        self._demand.equip(now)
+
     # The decision
 
     def _decide(self, now: float, draw: Draw, effects: Effects) -> None:
         """If somebody is idle beside somebody's work, grant it: the one place where this is decided."""
-        if self._open is not None or self._awaited or not self._idle_workers:
-            return
         for worker_class in self._demand.classes():
             if not (idle := self._idle.get(worker_class)):
                 continue
             worker = idle[0][1]
             number = self._number + 1
-            choice = self._demand.choose(worker_class, now, _lots(draw, worker, number))
+            lots = _lots(draw, worker, number) if self._demand.draws_lots else _no_lots
+            choice = self._demand.choose(worker_class, now, lots)
             if choice is not None:
                 heappop(idle)
                 self._idle_workers.remove(worker)
@@ -273,8 +307,11 @@ class Scheduler:
 
     def _unused(self, grant: _OpenGrant, effects: Effects) -> None:
         """Nothing was sent to the grant's worker: have it say again that it is idle."""
-        self._notes["grant"] = (grant.number, grant.worker_id, grant.user, False)
+        self._note_closed(grant)
         effects.send(grant.worker_id, Resync(self._epoch))
+
+    def _note_closed(self, grant: _OpenGrant) -> None:
+        self._notes["grant"] = (grant.number, grant.worker_id, grant.user, False)
 
     def _set_used(self, worker: Address, number: int, task_id: str) -> None:
         self._used[worker] = (number, task_id)
@@ -282,9 +319,12 @@ class Scheduler:
 
     def _drop_worker(self, worker: Address, now: float) -> None:
         """The worker is gone; if it was the last of its class, so is the class."""
+        if self._open is None and self._notes.get("grant", (0, "", "", False))[1] == worker:
+            self._note_closed(_OpenGrant(*self._notes["grant"][:3]))
         if worker in self._used:
             del self._used[worker]
             del self._notes["used/" + worker]
+        self._heard.pop(worker, None)
         worker_class = self._class_of.pop(worker, None)
         if worker_class is None:
             return
@@ -300,6 +340,10 @@ class Scheduler:
         for user, unreachable in changes:
             effects.events.append(Unreachable(now, user) if unreachable else Reachable(now, user))
         changes.clear()
+
+
+def _no_lots(n: int) -> float:
+    raise AssertionError("nobody draws lots")
 
 
 def _lots(draw: Draw, worker: Address, number: int) -> Lots:
@@ -319,10 +363,12 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     Settled: Scheduler._settled,
     Idle: Scheduler._became_idle,
     Busy: Scheduler._busy,
+    Gone: Scheduler._gone,
     Failed: Scheduler._told_failed,
     Pause: Scheduler._pause,
     Resume: Scheduler._resume,
     SetWeight: Scheduler._set_weight,
     SetLimit: Scheduler._set_limit,
+    Equip: Scheduler._equip,
     Wake: Scheduler._wake,
 }

@@ -29,10 +29,12 @@ from actors.messages import (
     Accepted,
     Address,
     Answered,
+    Await,
     Beat,
     Cancel,
     Declined,
     Drop,
+    Ended,
     Enqueue,
     ExpireLease,
     Failed,
@@ -59,6 +61,7 @@ from actors.trace import (
     Completed,
     DeadLettered,
     Extended,
+    Progressed,
     Recovered,
     Released,
     ReportRefused,
@@ -83,7 +86,10 @@ class Shard:
         self._notes = notes
         self._epoch: int = table.notes(SCHEDULER).get("epoch", 1)
         self._backlog = Backlog(settings, notes, self._is_live)
+        self._bounded = settings.bounded
         self._queue_drops = settings.when_full == "drop_oldest"
+        self._awaited: dict[str, list[Address]] = notes.under("await/")
+        """Who wants to know when a task has ended."""
         self._written: dict[str, Task] = {}
         """Records made while handling this message, which the table does not hold yet."""
         self._wakes_at = NEVER
@@ -98,7 +104,13 @@ class Shard:
     @property
     def index_health(self) -> float:
         """Live entries as a part of all, over every lane; 1 when empty."""
-        return self._backlog.health
+        live, entries = self.index_size
+        return live / entries if entries else 1.0
+
+    @property
+    def index_size(self) -> tuple[int, int]:
+        """Live entries and all entries, over every lane."""
+        return self._backlog.size
 
     def start(self, now: float) -> Effects:
         """Index what the table holds, and say what is ready."""
@@ -114,7 +126,8 @@ class Shard:
         if handler is None:
             raise TypeError(f"shard cannot handle {message!r}")
         effects = Effects()
-        self._written.clear()
+        if self._written:
+            self._written.clear()
         if self._wakes_at <= now:
             self._catch_up(now, effects)
         handler(self, message, now, draw, effects)
@@ -182,6 +195,24 @@ class Shard:
         else:
             self._end_unstarted(task, moves.drop(task, now), Cause.DROPPED, now, effects)
 
+    def _await(self, message: Await, now: float, draw: Draw, effects: Effects) -> None:
+        task = self._current(message.task_id)
+        if task is None or task.user != self._user:
+            error = UnknownTask(f"{self._user} has no task {message.task_id!r}")
+            effects.hold(message.reply_to, Answered(message.task_id, error))
+        elif task.status.terminal:
+            effects.hold(message.reply_to, Ended(task))
+        else:
+            waiting = self._awaited.setdefault(task.id, [])
+            if message.reply_to not in waiting:
+                waiting.append(message.reply_to)
+                self._notes["await/" + task.id] = list(waiting)
+
+    def _tell_awaiting(self, ended: Task, effects: Effects) -> None:
+        for reply_to in self._awaited.pop(ended.id):
+            effects.hold(reply_to, Ended(ended))
+        del self._notes["await/" + ended.id]
+
     def _answer(self, message: Cancel | Requeue, act: Callable[[Task], None], effects: Effects) -> None:
         error: EvenhandError | None = None
         try:
@@ -202,19 +233,31 @@ class Shard:
             self._backlog.changed.update(dict.fromkeys(grant.kinds))
             effects.send(SCHEDULER, Declined(grant.number, self._ready(now)))
             return
-        lease_seconds = self._settings.kind(task.kind).lease_seconds
+        kind = self._settings.kind(task.kind)
+        lease_seconds = kind.lease_seconds
         claimed = moves.claim(task, grant.worker_id, lease_seconds, now)
         self._write(claimed, effects)
         self._backlog.forget(task)
+        waited = None if task.token else now - task.order_at
         effects.events.append(
-            Started(now, task.identity, claimed.token, claimed.attempts, grant.worker_id, grant.stolen)
+            Started(now, task.identity, claimed.token, claimed.attempts, grant.worker_id, waited, grant.stolen)
         )
         run = Run(
-            task.id, self._user, task.kind, claimed.token, claimed.attempts, task.payload, lease_seconds, grant.number
+            task.id,
+            self._user,
+            task.kind,
+            claimed.token,
+            claimed.attempts,
+            task.payload,
+            lease_seconds,
+            grant.number,
+            kind.timeout_seconds,
         )
         effects.hold(grant.worker_id, run)
-        effects.send(SUPERVISOR, Leased(task.id, claimed.token, now + lease_seconds))
-        effects.send(SCHEDULER, Granted(grant.number, task.id, task.kind, task.cost, self._ready(now)))
+        if not self._table.is_leased(task.kind):
+            effects.send(SUPERVISOR, Leased(task.id, claimed.token, now + lease_seconds))
+        left = self._ready(now) if self._backlog.changed else None
+        effects.send(SCHEDULER, Granted(grant.number, task.id, self._user, task.kind, task.cost, left))
 
     # What comes back
 
@@ -259,9 +302,11 @@ class Shard:
     def _beat(self, message: Beat, now: float, draw: Draw, effects: Effects) -> None:
         task = self._owned(message.task_id, message.token, None, now, effects)
         if task is not None:
-            extended = moves.extend(task, self._settings.kind(task.kind).lease_seconds, now)
+            extended = moves.extend(task, self._settings.kind(task.kind).lease_seconds, now, message.progress)
             self._write(extended, effects)
             effects.events.append(Extended(now, task.identity, message.token, extended.lease_until or now))
+            if message.progress is not None:
+                effects.events.append(Progressed(now, task.identity, message.token, message.progress))
             if task.cancel_requested:
                 # The worker is still at it: what told it to stop was lost, or came before the run.
                 self._stop(task, effects)
@@ -311,6 +356,8 @@ class Shard:
                 self._finished(report, now, draw, effects)
             case fact if isinstance(fact, _FACTS):
                 effects.send(failed.receiver, fact)
+            case _:
+                effects.tell_again(failed)
 
     def _wake(self, message: Wake, now: float, draw: Draw, effects: Effects) -> None:
         """What was due is done by `_catch_up`, as before any message."""
@@ -348,9 +395,14 @@ class Shard:
         used = now - task.started_at if running and task.started_at is not None else 0.0
         worker = task.worker_id if running else None
         settled = Settled(self._user, task.kind, task.id, worker, task.cost, used, outcome, ended)
+        if ended and task.id in self._awaited:
+            self._tell_awaiting(self._written[task.id], effects)
         if running:
             effects.send(SCHEDULER, settled)
-        if ended or self._queue_drops:
+        # Without bounds the queue need not count; it must only know of a first task to be swept, to know of the others.
+        if (self._bounded and (ended or self._queue_drops)) or (
+            ended and not self._table.counts[self._written[task.id].status]
+        ):
             effects.send(QUEUE, settled)
         return used
 
@@ -368,15 +420,16 @@ class Shard:
         effects.events.append(DeadLettered(now, task.identity, task.token, None, 0.0, cause, cause, ended.error or ""))
 
     def _finish(self, now: float, effects: Effects) -> None:
-        self._announce(now, effects)
-        wakes_at = self._backlog.wakes_at()
+        backlog = self._backlog
+        if backlog.changed:
+            self._announce(now, effects)
+        wakes_at = backlog.wakes_at()
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
         effects.keep(self._notes)
 
     def _announce(self, now: float, effects: Effects) -> None:
-        if self._backlog.changed:
-            effects.send(SCHEDULER, self._ready(now))
+        effects.send(SCHEDULER, self._ready(now))
 
     def _ready(self, now: float) -> Ready:
         """What changed since this was last said."""
@@ -402,6 +455,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     Beat: Shard._beat,
     ExpireLease: Shard._expire_lease,
     Cancel: Shard._cancel,
+    Await: Shard._await,
     Requeue: Shard._requeue,
     Resync: Shard._resync,
     Failed: Shard._told_failed,

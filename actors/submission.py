@@ -1,20 +1,118 @@
 """What a submit must be before it is a task: every field checked, each fault said with field, constraint and value."""
 
 import math
-from typing import Any
+from typing import Any, TypedDict
 
+import attrs
 import msgspec
 
-from actors.errors import InvalidTask
-from actors.messages import Submit
+from actors.errors import InvalidConfig, InvalidTask
+from actors.messages import Address, Submit
+from actors.retry import RetryPolicy
+from actors.task import Priority
 from actors.validators import user_name_fault
 
-__all__ = ["check_submit", "cost_of", "seconds_of"]
+__all__ = [
+    "DEFAULT_USER",
+    "NewTask",
+    "TaskOptions",
+    "check_scope",
+    "check_submit",
+    "cost_of",
+    "kind_fault",
+    "seconds_of",
+]
+
+DEFAULT_USER = "default"
+"""Whose work it is, unless somebody is named."""
 
 _SHOWN_MAX = 64
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+
+
+class TaskOptions(TypedDict, total=False):
+    """What can be said of a task besides its kind and payload, for type checkers: `NewTask` says what each means."""
+
+    user: str
+    priority: Priority | str | int
+    delay_seconds: float | None
+    run_after: float | None
+    expires_after_seconds: float | None
+    expires_at: float | None
+    max_retries: int | None
+    retry: RetryPolicy | None
+    cost: float | None
+    idempotency_key: str | None
+    persist: bool
+
+
+class NewTask(msgspec.Struct, frozen=True, gc=False):
+    """A task to be submitted.
+
+    >>> task = NewTask("crawl", {"url": "http://example.org"}, user="alice", priority="high", delay_seconds=5)
+    >>> task.submit("t1", RetryPolicy(), now=10.0).run_after
+    15.0
+    """
+
+    kind: str
+    payload: Any = None
+    user: str = DEFAULT_USER
+    priority: Priority | str | int = Priority.NORMAL
+    delay_seconds: float | None = None
+    """Not before so long from now."""
+    run_after: float | None = None
+    """Not before this time."""
+    expires_after_seconds: float | None = None
+    """Not later than so long from now."""
+    expires_at: float | None = None
+    """Not later than this time."""
+    max_retries: int | None = None
+    """Executions after the first, if other than for the kind."""
+    retry: RetryPolicy | None = None
+    """When a failed execution is tried again, if other than for the kind."""
+    cost: float | None = None
+    """Expected seconds of work; the running mean of the kind unless given."""
+    idempotency_key: str | None = None
+    """The same key within its user means the same task."""
+    persist: bool = True
+    """Whether a durable store keeps it."""
+
+    def submit(self, task_id: str, retry: RetryPolicy, now: float, reply_to: Address | None = None) -> Submit:
+        """The message that submits it, where its kind is retried like this."""
+        return Submit(
+            id=task_id,
+            user=self.user,
+            kind=self.kind,
+            payload=self.payload,
+            priority=self.priority,
+            run_after=_either("run_after", self.run_after, "delay_seconds", self.delay_seconds, now),
+            expires_at=_either("expires_at", self.expires_at, "expires_after_seconds", self.expires_after_seconds, now),
+            retry=self.retry if self.max_retries is None else self._with_retries(self.max_retries, retry),
+            cost=self.cost,
+            idempotency_key=self.idempotency_key,
+            persist=self.persist,
+            reply_to=reply_to,
+        )
+
+    def _with_retries(self, max_retries: int, retry: RetryPolicy) -> RetryPolicy:
+        if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
+            raise InvalidTask(f"max_retries must be a whole number >= 0, got {_shown(max_retries)}")
+        if fault := _retry_fault(self.retry):
+            raise InvalidTask(fault)
+        return attrs.evolve(self.retry or retry, max_retries=max_retries)
+
+
+def _either(at_name: str, at: float | None, after_name: str, after: float | None, now: float) -> float | None:
+    if after is None:
+        return at
+    if at is not None:
+        raise InvalidTask(f"a task must have {at_name} or {after_name}, not both")
+    seconds = _finite(after)
+    if seconds is None or seconds < 0:
+        raise InvalidTask(f"{after_name} must be a finite number of seconds >= 0, got {_shown(after)}")
+    return now + seconds
 
 
 def check_submit(submit: Submit, payload_bytes_max: int) -> None:
@@ -24,10 +122,24 @@ def check_submit(submit: Submit, payload_bytes_max: int) -> None:
     Traceback (most recent call last):
     actors.errors.InvalidTask: payload must be a JSON value, got set: it would read back as another value
     """
-    if fault := user_name_fault(submit.user) or _kind_fault(submit.kind) or _key_fault(submit.idempotency_key):
+    fault = user_name_fault(submit.user) or kind_fault(submit.kind) or _key_fault(submit.idempotency_key)
+    if fault := fault or _retry_fault(submit.retry) or _persist_fault(submit.persist):
         raise InvalidTask(fault)
     if submit.payload is not None and (size := _json_size(submit.payload)) > payload_bytes_max:
         raise InvalidTask(f"payload must be at most {payload_bytes_max} bytes as JSON, got {size}")
+
+
+def check_scope(kind: object, user: object) -> None:
+    """InvalidConfig unless what is given of these can be a name.
+
+    >>> check_scope(kind="crawl", user=None)
+    >>> check_scope(kind=None, user=7)
+    Traceback (most recent call last):
+    actors.errors.InvalidConfig: user must be 1 to 128 printable characters, got 7
+    """
+    fault = None if kind is None else kind_fault(kind)
+    if fault := fault or (None if user is None else user_name_fault(user)):
+        raise InvalidConfig(fault)
 
 
 def cost_of(value: object) -> float:
@@ -48,16 +160,32 @@ def seconds_of(name: str, value: object) -> float | None:
     return seconds
 
 
-def _kind_fault(kind: object) -> str | None:
+def kind_fault(kind: object) -> str | None:
+    """What is wrong with the name of a kind, or None.
+
+    >>> kind_fault("crawl")
+    >>> kind_fault("")
+    "kind must be printable text, got ''"
+    """
     if isinstance(kind, str) and kind and kind.isprintable():
         return None
-    return f"kind must be printable text, got {kind!r}"
+    return f"kind must be printable text, got {_shown(kind)}"
 
 
 def _key_fault(key: object) -> str | None:
     if key is None or (isinstance(key, str) and key):
         return None
-    return f"idempotency_key must be text that is not empty, got {key!r}"
+    return f"idempotency_key must be text that is not empty, got {_shown(key)}"
+
+
+def _retry_fault(retry: object) -> str | None:
+    if retry is None or isinstance(retry, RetryPolicy):
+        return None
+    return f"retry must be a RetryPolicy, got {_shown(retry)}"
+
+
+def _persist_fault(persist: object) -> str | None:
+    return None if isinstance(persist, bool) else f"persist must be true or false, got {_shown(persist)}"
 
 
 def _json_size(payload: Any) -> int:

@@ -1,22 +1,19 @@
 """The supervisor: finds the tasks whose worker fell silent.
 
-Leases lie in one heap by deadline, so finding the stuck ones costs O(stuck). The heap is lazy: a beat only changes the
-task's record, and when a deadline comes up the record says whether the task has ended (drop it), beaten (look again at
-the new deadline) or fallen silent (tell its shard). The shard has the last word, because a beat may be under way.
-Entries of tasks that ended early are swept whenever they are more than half of the heap.
+The table keeps what runs in the order in which the leases began. All leases of a kind are of one length, so that is the
+order in which they end, and finding the stuck ones costs O(stuck + kinds). A beat begins a lease anew, at the end of the
+line. The supervisor only has to look in time: when the first lease ends, or earlier. A shard tells it of a lease if none
+of that kind was there before; of any other it will know when it looks. The shard has the last word on a lease that has run
+out, because a beat may be under way.
 """
 
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from actors.actor import NEVER, Draw, Effects
 from actors.messages import ExpireLease, Failed, Leased, Wake, shard_address
 from actors.table import Table
-from actors.task import Status, Task
 
 __all__ = ["Supervisor"]
-
-_COMPACT_MIN = 1024
 
 
 class Supervisor:
@@ -26,67 +23,43 @@ class Supervisor:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        running = (task for task in table if task.status is Status.IN_PROGRESS)
-        self._deadlines = [(task.lease_until or 0.0, task.id, task.token) for task in running]
-        heapify(self._deadlines)
-        self._sweep_at = max(_COMPACT_MIN, 2 * len(self._deadlines))
         self._wakes_at = NEVER
 
     def __repr__(self) -> str:
-        return f"<Supervisor: {len(self._deadlines)} deadlines, the next at {self._wakes_at:g} s>"
+        return f"<Supervisor: looks again at {self._wakes_at:g} s>"
 
     def start(self, now: float) -> Effects:
         effects = Effects()
-        self._set_timer(effects)
+        self._look(now, effects)
         return effects
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
         effects = Effects()
         match message:
             case Leased():
-                heappush(self._deadlines, (message.until, message.task_id, message.token))
-                if len(self._deadlines) > self._sweep_at:
-                    self._sweep()
+                self._wake_at(message.until, effects)
             case Wake():
                 self._wakes_at = NEVER
-                self._expire_due(now, effects)
-            case Failed(message=ExpireLease() as order):
-                heappush(self._deadlines, (now, order.task_id, order.token))
+                self._look(now, effects)
+            case Failed(message=ExpireLease()):
+                # The shard is there again: ask once more.
+                self._wake_at(now, effects)
             case Failed():
                 pass
             case _:
                 raise TypeError(f"supervisor cannot handle {message!r}")
-        self._set_timer(effects)
         return effects
 
-    def _expire_due(self, now: float, effects: Effects) -> None:
-        """Deal with every deadline that is due, and drop those behind it whose task has ended: no wake-up for them."""
-        while self._deadlines:
-            at, task_id, token = self._deadlines[0]
-            task = self._owned(task_id, token)
-            if task is not None and at > now:
-                return
-            heappop(self._deadlines)
-            if task is None:
-                continue
-            until = task.lease_until or 0.0
-            if until > now:
-                heappush(self._deadlines, (until, task_id, token))
-            else:
-                effects.send(shard_address(task.user), ExpireLease(task_id, token))
+    def _look(self, now: float, effects: Effects) -> None:
+        """Have every lease given up that has run out, and look again when the next one does."""
+        for kind in self._table.leased_kinds():
+            for task in self._table.leases(kind):
+                until = task.lease_until or 0.0
+                if until > now:
+                    self._wake_at(until, effects)
+                    break
+                effects.send(shard_address(task.user), ExpireLease(task.id, task.token))
 
-    def _sweep(self) -> None:
-        self._deadlines = [entry for entry in self._deadlines if self._owned(entry[1], entry[2]) is not None]
-        heapify(self._deadlines)
-        self._sweep_at = max(_COMPACT_MIN, 2 * len(self._deadlines))
-
-    def _owned(self, task_id: str, token: int) -> Task | None:
-        task = self._table.get(task_id)
-        if task is None or task.status is not Status.IN_PROGRESS or task.token != token:
-            return None
-        return task
-
-    def _set_timer(self, effects: Effects) -> None:
-        wakes_at = self._deadlines[0][0] if self._deadlines else NEVER
-        if wakes_at != self._wakes_at:
-            self._wakes_at = effects.timer = wakes_at
+    def _wake_at(self, at: float, effects: Effects) -> None:
+        if at < self._wakes_at:
+            self._wakes_at = effects.timer = at

@@ -6,16 +6,20 @@ Everything else an actor must remember over a restart (tags, virtual times, turn
 the tasks. So any actor can be rebuilt from the table alone.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from actors.errors import UnknownTask
-from actors.task import Status, Task
+from actors.task import Priority, Status, Task
 
 __all__ = ["Noted", "Notes", "Record", "Removed", "Table"]
+
+
+_COMPACT_MIN = 64
 
 
 class Noted(msgspec.Struct, frozen=True, gc=False):
@@ -56,53 +60,77 @@ class Notes:
     3.0
     """
 
-    __slots__ = ("_owner", "_prefix", "_values", "_written")
+    __slots__ = ("_book", "prefix")
 
     def __init__(self, owner: str, saved: Mapping[str, Any] | None = None) -> None:
-        self._owner = owner
-        self._prefix = ""
-        self._values: dict[str, Any] = dict(saved or {})
-        self._written: dict[str, Any] = {}
+        self._book = _Book(owner, dict(saved or {}))
+        self.prefix = ""
+        """What every key here begins with in the actor's notes."""
 
     def within(self, prefix: str) -> "Notes":
         """The same notes, with every key below `prefix`: a room for one part of the actor."""
-        room = Notes(self._owner)
-        room._prefix = self._prefix + prefix
-        room._values, room._written = self._values, self._written
+        room = object.__new__(Notes)
+        room._book, room.prefix = self._book, self.prefix + prefix
         return room
 
     def __getitem__(self, key: str) -> Any:
-        return self._values[self._prefix + key]
+        return self._book.values[self.prefix + key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        key = self._prefix + key
-        self._values[key] = value
-        self._written[key] = value
+        self.put(self.prefix + key, value)
+
+    def put(self, whole_key: str, value: Any) -> None:
+        """Write under a key that has the prefix already: for those who write it often."""
+        book = self._book
+        book.values[whole_key] = value
+        book.written[whole_key] = value
 
     def __delitem__(self, key: str) -> None:
-        key = self._prefix + key
-        del self._values[key]
-        self._written[key] = None
+        key = self.prefix + key
+        del self._book.values[key]
+        self._book.written[key] = None
 
     def __contains__(self, key: str) -> bool:
-        return self._prefix + key in self._values
+        return self.prefix + key in self._book.values
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value noted under `key`, or `default`."""
-        return self._values.get(self._prefix + key, default)
+        return self._book.values.get(self.prefix + key, default)
 
     def under(self, prefix: str) -> dict[str, Any]:
         """All that is noted under keys that start with `prefix`, without it, in key order."""
-        prefix = self._prefix + prefix
-        return {key.removeprefix(prefix): self._values[key] for key in sorted(self._values) if key.startswith(prefix)}
+        prefix, values = self.prefix + prefix, self._book.values
+        return {key.removeprefix(prefix): values[key] for key in sorted(values) if key.startswith(prefix)}
 
     def drain(self) -> Noted | None:
         """What was written since the last call, or None."""
-        if not self._written:
+        book = self._book
+        written = book.written
+        if not written:
             return None
-        written = Noted(self._owner, self._written.copy())
-        self._written.clear()
-        return written
+        book.written = {}
+        return Noted(book.owner, written)
+
+
+class _Book:
+    """What all rooms of an actor's notes share."""
+
+    __slots__ = ("owner", "values", "written")
+
+    def __init__(self, owner: str, values: dict[str, Any]) -> None:
+        self.owner = owner
+        self.values = values
+        self.written: dict[str, Any] = {}
+
+
+class _Owner:
+    """A user with tasks that have not ended."""
+
+    __slots__ = ("ids", "pending")
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+        self.pending = 0
 
 
 class Table:
@@ -115,13 +143,17 @@ class Table:
     """
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}
-        self._live_by_user: dict[str, set[str]] = {}
-        self._pending_by_user: dict[str, int] = {}
-        # Swept from the front, where a plain dict would look at every hole that the sweeps before have left.
-        self._ended: dict[Status, OrderedDict[str, None]] = {
-            status: OrderedDict() for status in Status if status.terminal
-        }
+        self._live: dict[str, Task] = {}
+        """In the order of admission, except for those that an operator put back."""
+        self._ended: dict[str, Task] = {}
+        self._in_order: dict[Status, deque[Task]] = {status: deque() for status in Status if status.terminal}
+        """In the order of their ending; who was removed or put back since is skipped."""
+        self._owners: dict[str, _Owner] = {}
+        self._tallies: dict[tuple[str, str, Priority], dict[Status, int]] = {}
+        self._leases: dict[str, deque[Task]] = {}
+        """What runs, by kind, in the order in which the leases began; who ended or beat since is skipped."""
+        self._service: dict[str, tuple[int, float]] = {}
+        """How many tasks of each kind were completed, and the seconds that took."""
         self._notes: dict[str, dict[str, Any]] = {}
         self.counts: dict[Status, int] = dict.fromkeys(Status, 0)
         """How many tasks stand where."""
@@ -129,107 +161,207 @@ class Table:
         """How many ended tasks were removed."""
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._live) + len(self._ended)
 
     def __iter__(self) -> Iterator[Task]:
-        return iter(self._tasks.values())
+        """Every task, in the order of admission."""
+        return iter(sorted(chain(self._ended.values(), self._live.values()), key=lambda task: task.sequence))
 
     def __getitem__(self, task_id: str) -> Task:
-        try:
-            return self._tasks[task_id]
-        except KeyError:
-            raise UnknownTask(f"no task has id {task_id!r}") from None
+        task = self._live.get(task_id) or self._ended.get(task_id)
+        if task is None:
+            raise UnknownTask(f"no task has id {task_id!r}")
+        return task
 
     def get(self, task_id: str) -> Task | None:
         """The task's record, or None."""
-        return self._tasks.get(task_id)
+        return self._live.get(task_id) or self._ended.get(task_id)
+
+    # Those that have not ended
+
+    def every_live(self) -> Iterable[Task]:
+        """Every task that has not ended, in the order of admission, except for those that an operator put back."""
+        return self._live.values()
 
     def live(self, user: str) -> list[Task]:
         """A user's tasks that have not ended, in order of admission."""
-        ids = self._live_by_user.get(user, ())
-        return sorted((self._tasks[task_id] for task_id in ids), key=lambda task: task.sequence)
+        owner = self._owners.get(user)
+        if owner is None:
+            return []
+        return sorted((self._live[task_id] for task_id in owner.ids), key=lambda task: task.sequence)
 
     def live_users(self) -> list[str]:
         """The users with a task that has not ended, sorted."""
-        return sorted(self._live_by_user)
+        return sorted(self._owners)
 
     def pending(self, user: str) -> int:
         """How many of a user's tasks wait, delayed ones included."""
-        return self._pending_by_user.get(user, 0)
+        owner = self._owners.get(user)
+        return 0 if owner is None else owner.pending
 
     def running(self, user: str) -> int:
         """How many of a user's tasks run."""
-        return len(self._live_by_user.get(user, ())) - self.pending(user)
+        owner = self._owners.get(user)
+        return 0 if owner is None else len(owner.ids) - owner.pending
+
+    # Those that run
+
+    def is_leased(self, kind: str) -> bool:
+        """Whether any task of a kind runs."""
+        leases = self._leases.get(kind)
+        while leases:
+            if self._holds(leases[0]):
+                return True
+            leases.popleft()
+        return False
+
+    def leases(self, kind: str) -> Iterator[Task]:
+        """The running tasks of a kind, in the order in which their leases end.
+
+        All leases of a kind are of one length, so they end in the order in which they began.
+        """
+        return filter(self._holds, self._leases[kind])
+
+    def _holds(self, leased: Task) -> bool:
+        """Whether the lease that began with this record is still the task's."""
+        task = self._live.get(leased.id)
+        return task is not None and task.token == leased.token and task.lease_until == leased.lease_until
+
+    def leased_kinds(self) -> list[str]:
+        """The kinds of which something runs, or ran a short while ago."""
+        return list(self._leases)
+
+    # Those that have ended
 
     def ended(self, status: Status) -> Iterator[Task]:
         """The tasks that ended so, in the order of their ending, which is the order in which they were applied."""
-        return (self._tasks[task_id] for task_id in self._ended[status])
+        ended = self._ended
+        return (task for task in self._in_order[status] if ended.get(task.id) is task)
 
     def first_ended(self, status: Status) -> Task | None:
         """Of the tasks that ended so, the one that ended first, or None."""
-        return next(self.ended(status), None)
+        in_order = self._in_order[status]
+        while in_order:
+            task = in_order[0]
+            if self._ended.get(task.id) is task:
+                return task
+            in_order.popleft()
+        return None
 
     def dead_letters(self) -> list[Task]:
         """The failed tasks, the one that failed first at the front."""
         return list(self.ended(Status.FAILED))
 
+    # Whoever wants to know
+
+    def tallies(self) -> Mapping[tuple[str, str, Priority], Mapping[Status, int]]:
+        """How many tasks of each user, kind and level stand where."""
+        return self._tallies
+
+    def mean_seconds(self, kind: str) -> float | None:
+        """The mean time that tasks of a kind took to be completed, or None if none was."""
+        count, seconds = self._service.get(kind, (0, 0.0))
+        return seconds / count if count else None
+
     def notes(self, owner: str) -> Mapping[str, Any]:
         """What the actor at that address has noted."""
         return self._notes.get(owner, {})
 
+    # For the host alone
+
     def apply(self, record: Record) -> None:
-        """Make a record the current one. For the host alone."""
-        if type(record) is Task:
-            self._apply_task(record)
-        elif type(record) is Removed:
-            self._apply_removed(record)
+        """Make a record the current one."""
+        kind = type(record)
+        if kind is Task:
+            self._apply_task(record)  # type: ignore[arg-type]
+        elif kind is Noted:
+            self._apply_notes(record)  # type: ignore[arg-type]
         else:
-            assert isinstance(record, Noted)
-            self._apply_notes(record)
+            assert isinstance(record, Removed)
+            self._apply_removed(record)
 
     def _apply_task(self, task: Task) -> None:
-        before = self._tasks.get(task.id)
-        self._tasks[task.id] = task
-        status = task.status
+        task_id, status = task.id, task.status
+        before = self._live.get(task_id)
+        if before is not None and before.status is status:
+            self._live[task_id] = task
+            if task.lease_until != before.lease_until:
+                self._lease(task)
+            return
+        tally = self._tally(task)
         if before is not None:
-            if before.status is status:
-                return
-            self._leave(before)
+            self._leave(before, tally)
+        else:
+            self._enter(task, tally)
         self.counts[status] += 1
+        tally[status] += 1
         if status is Status.PENDING:
-            self._pending_by_user[task.user] = self._pending_by_user.get(task.user, 0) + 1
-            self._live_by_user.setdefault(task.user, set()).add(task.id)
-        elif status is not Status.IN_PROGRESS:
-            self._ended[status][task.id] = None
-            if before is not None:
-                self._forget_live(task)
-        elif before is None:
-            self._live_by_user.setdefault(task.user, set()).add(task.id)
+            self._live[task_id] = task
+            self._owners[task.user].pending += 1
+        elif status is Status.IN_PROGRESS:
+            self._live[task_id] = task
+            self._lease(task)
+        else:
+            self._end(task)
 
-    def _leave(self, before: Task) -> None:
-        """The task stands no more where this record says."""
+    def _tally(self, task: Task) -> dict[Status, int]:
+        key = (task.user, task.kind, task.priority)
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = dict.fromkeys(Status, 0)
+        return tally
+
+    def _enter(self, task: Task, tally: dict[Status, int]) -> None:
+        """The task is new, or comes back from among those that have ended."""
+        before = self._ended.pop(task.id, None)
+        if before is not None:
+            self.counts[before.status] -= 1
+            tally[before.status] -= 1
+        owner = self._owners.get(task.user)
+        if owner is None:
+            owner = self._owners[task.user] = _Owner()
+        owner.ids.add(task.id)
+
+    def _leave(self, before: Task, tally: dict[Status, int]) -> None:
+        """The task, which has not ended, stands no more where this record says."""
         status = before.status
         self.counts[status] -= 1
+        tally[status] -= 1
         if status is Status.PENDING:
-            left = self._pending_by_user[before.user] - 1
-            if left:
-                self._pending_by_user[before.user] = left
-            else:
-                del self._pending_by_user[before.user]
-        elif status is not Status.IN_PROGRESS:
-            del self._ended[status][before.id]
+            self._owners[before.user].pending -= 1
+
+    def _end(self, task: Task) -> None:
+        self._live.pop(task.id, None)
+        self._ended[task.id] = task
+        in_order = self._in_order[task.status]
+        in_order.append(task)
+        if len(in_order) > 2 * self.counts[task.status] + _COMPACT_MIN:
+            self._in_order[task.status] = deque(self.ended(task.status))
+        owner = self._owners[task.user]
+        owner.ids.discard(task.id)
+        if not owner.ids:
+            del self._owners[task.user]
+        if task.status is Status.COMPLETED and (used := task.completed_at - task.started_at) > 0:  # type: ignore[operator]
+            count, seconds = self._service.get(task.kind, (0, 0.0))
+            self._service[task.kind] = (count + 1, seconds + used)
+
+    def _lease(self, task: Task) -> None:
+        leases = self._leases.get(task.kind)
+        if leases is None:
+            leases = self._leases[task.kind] = deque()
+        leases.append(task)
+        if len(leases) > 2 * self.counts[Status.IN_PROGRESS] + _COMPACT_MIN:
+            self._leases[task.kind] = deque(self.leases(task.kind))
 
     def _apply_removed(self, removed: Removed) -> None:
-        task = self._tasks.pop(removed.task_id)
-        assert task.status.terminal, "only an ended task is removed"
-        self._leave(task)
+        assert removed.task_id in self._ended, "only an ended task is removed"
+        task = self._ended.pop(removed.task_id)
+        tally = self._tally(task)
+        self.counts[task.status] -= 1
+        tally[task.status] -= 1
+        if not any(tally.values()):
+            del self._tallies[task.user, task.kind, task.priority]
         self.removed += 1
-
-    def _forget_live(self, task: Task) -> None:
-        live = self._live_by_user[task.user]
-        live.discard(task.id)
-        if not live:
-            del self._live_by_user[task.user]
 
     def _apply_notes(self, noted: Noted) -> None:
         notes = self._notes.get(noted.owner)

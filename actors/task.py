@@ -214,6 +214,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Who runs it or ran it last."""
     cancel_requested: bool = False
     """Whether its worker was told to stop: it ends as completed or cancelled, and is never tried again."""
+    progress: Any = None
+    """How far the handler last said it was."""
     result: Any = None
     """What the handler returned."""
     error: str | None = None

@@ -25,6 +25,7 @@ __all__ = [
     "Extended",
     "Header",
     "Paused",
+    "Progressed",
     "Reachable",
     "Recovered",
     "Released",
@@ -34,12 +35,16 @@ __all__ = [
     "Resumed",
     "Retried",
     "Reweighted",
+    "ScheduleFired",
+    "Skipped",
     "Started",
+    "StopIgnored",
     "SubmitRefused",
     "Swept",
     "TraceWriter",
     "Undelivered",
     "Unreachable",
+    "encode_events",
     "read_trace",
 ]
 
@@ -94,6 +99,8 @@ class Started(_Base, frozen=True, gc=False, tag="started"):
     token: int
     attempt: int
     worker: str
+    waited_seconds: float | None = None
+    """What it waited for its first start; None for any other start."""
     stolen: bool = False
     """Whether the worker is not one of the user's own."""
 
@@ -198,6 +205,24 @@ class ReportRefused(_Base, frozen=True, gc=False, tag="report_refused"):
     """Who reported; None for a beat or a lease."""
 
 
+class StopIgnored(_Base, frozen=True, gc=False, tag="stop_ignored"):
+    """An execution that was told to stop goes on: it is fenced, and keeps its worker until it is over."""
+
+    task: str
+    token: int
+    worker: str
+    why: str
+    """`cancelled`, `timed out` or `released`."""
+
+
+class Progressed(_Base, frozen=True, gc=False, tag="progressed"):
+    """A handler said how far it is."""
+
+    task: str
+    token: int
+    progress: Any
+
+
 class Swept(_Base, frozen=True, gc=False, tag="swept"):
     """An ended task was kept long enough, and removed."""
 
@@ -261,6 +286,24 @@ class Undelivered(_Base, frozen=True, gc=False, tag="undelivered"):
     message: str
 
 
+class ScheduleFired(_Base, frozen=True, gc=False, tag="schedule_fired"):
+    """A schedule was due."""
+
+    schedule: str
+    due_at: float
+    """The last time it was due."""
+    submitted: int
+    """How many tasks it submitted."""
+    missed: int
+    """How many times were missed, and had none."""
+
+
+class Skipped(_Base, frozen=True, gc=False, tag="skipped"):
+    """Here events are missing, because whoever reads or writes them was too slow."""
+
+    count: int
+
+
 Event = (
     Admitted
     | SubmitRefused
@@ -275,6 +318,8 @@ Event = (
     | CancelRequested
     | Cancelled
     | ReportRefused
+    | StopIgnored
+    | Progressed
     | Swept
     | Paused
     | Resumed
@@ -284,6 +329,8 @@ Event = (
     | Reachable
     | ActorRestarted
     | Undelivered
+    | ScheduleFired
+    | Skipped
 )
 
 _BATCH = 512
@@ -305,7 +352,7 @@ class TraceWriter:
         self._hash = hashlib.sha256()
         self._batch: list[Event] = []
         if output is not None and header is not None:
-            output.write(_encoded([header]))
+            output.write(encode_events([header]))
 
     def write(self, event: Event) -> None:
         """Take one event."""
@@ -315,7 +362,7 @@ class TraceWriter:
 
     def flush(self) -> None:
         """Hash and write what is waiting."""
-        lines = _encoded(self._batch)
+        lines = encode_events(self._batch)
         self._batch.clear()
         self._hash.update(lines)
         if self._output is not None:
@@ -327,7 +374,12 @@ class TraceWriter:
         return self._hash.hexdigest()
 
 
-def _encoded(items: "Sequence[Header | Event]") -> bytes:
+def encode_events(items: "Sequence[Header | Event]") -> bytes:
+    """Events as JSON Lines.
+
+    >>> encode_events([Cancelled(1.0, "alice#1", 1)])
+    b'{"event":"cancelled","at":1.0,"task":"alice#1","token":1}\\n'
+    """
     try:
         return _encoder.encode_lines(items)
     except UnicodeEncodeError:

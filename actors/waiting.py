@@ -14,7 +14,7 @@ A submit with the idempotency key of one that waits joins it: both get the same 
 Everything is noted as plain data, so a restart of the queue loses nobody's place.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -55,8 +55,10 @@ class WaitingRoom:
         self._needs = needs
         self._weight = weight
         self._ladder = Ladder(rungs)
-        self._lines: dict[str, deque[int]] = {}
+        self._lines: dict[str, OrderedDict[int, None]] = {}
         """Each user's waiting submits, by number, the first at the front."""
+        self._numbers: dict[str, int] = {}
+        """Where each submit waits, those that joined another one included."""
         self._keyed: dict[tuple[str, str], int] = {}
         self._number: int = notes.get("number", 0)
         self._virtual: float = notes.get("virtual", 0.0)
@@ -65,6 +67,7 @@ class WaitingRoom:
         """Users that wait no more, by the tag that virtual time has not passed yet."""
         for number in sorted(map(int, notes.under("submit/"))):
             self._line_up(number, self._read(number))
+            self._numbers.update((submitted_id, number) for submitted_id, _ in notes.get(f"joined/{number}", ()))
         for user, tag in self._tags.items():
             if user in self._lines:
                 self.move(user)
@@ -108,6 +111,25 @@ class WaitingRoom:
             return False
         note = f"joined/{number}"
         self._notes[note] = [*self._notes.get(note, ()), [submit.id, submit.reply_to]]
+        self._numbers[submit.id] = number
+        return True
+
+    def withdraw(self, user: str, submitted_id: str) -> bool:
+        """Let a submit leave for nothing, and those that joined it stay; False if it does not wait."""
+        number = self._numbers.get(submitted_id)
+        if number is None or number not in self._lines.get(user, ()):
+            return False
+        submit = self._read(number)
+        joined = list(self._notes.get(f"joined/{number}", ()))
+        if submit.id != submitted_id:
+            self._set_joined(number, [entry for entry in joined if entry[0] != submitted_id])
+        elif joined:
+            (next_id, reply_to), *others = joined
+            self._notes[f"submit/{number}"] = _plain(msgspec.structs.replace(submit, id=next_id, reply_to=reply_to))
+            self._set_joined(number, others)
+        else:
+            self._leave(user, number)
+        self._numbers.pop(submitted_id, None)
         return True
 
     def let_in(self, user: str) -> Parked:
@@ -119,22 +141,7 @@ class WaitingRoom:
 
     def turn_away(self, user: str) -> Parked:
         """The user's first submit leaves for nothing."""
-        number = self._lines[user].popleft()
-        submit = self._read(number)
-        joined = self._notes.get(f"joined/{number}", ())
-        del self._notes[f"submit/{number}"]
-        if joined:
-            del self._notes[f"joined/{number}"]
-        if submit.idempotency_key is not None:
-            del self._keyed[user, submit.idempotency_key]
-        if self._lines[user]:
-            self.move(user)
-        else:
-            del self._lines[user]
-            self._ladder.discard(user)
-            self._away.put(user, self._tags[user])
-        self._forget_passed()
-        return Parked(submit, tuple((name, address) for name, address in joined))
+        return self._leave(user, next(iter(self._lines[user])))
 
     def reweigh(self, user: str, before: float, after: float) -> None:
         """The user has another weight: what it is ahead of virtual time counts by the new one, the last charge included."""
@@ -148,8 +155,34 @@ class WaitingRoom:
 
     # Shared by the above
 
+    def _leave(self, user: str, number: int) -> Parked:
+        del self._lines[user][number]
+        submit = self._read(number)
+        joined = self._notes.get(f"joined/{number}", ())
+        del self._notes[f"submit/{number}"]
+        self._set_joined(number, [])
+        for submitted_id in (submit.id, *(joined_id for joined_id, _ in joined)):
+            self._numbers.pop(submitted_id, None)
+        if submit.idempotency_key is not None:
+            del self._keyed[user, submit.idempotency_key]
+        if self._lines[user]:
+            self.move(user)
+        else:
+            del self._lines[user]
+            self._ladder.discard(user)
+            self._away.put(user, self._tags[user])
+        self._forget_passed()
+        return Parked(submit, tuple((name, address) for name, address in joined))
+
+    def _set_joined(self, number: int, joined: list[Any]) -> None:
+        if joined:
+            self._notes[f"joined/{number}"] = joined
+        elif f"joined/{number}" in self._notes:
+            del self._notes[f"joined/{number}"]
+
     def _line_up(self, number: int, submit: Submit) -> None:
-        self._lines.setdefault(submit.user, deque()).append(number)
+        self._lines.setdefault(submit.user, OrderedDict())[number] = None
+        self._numbers[submit.id] = number
         if submit.idempotency_key is not None:
             self._keyed[submit.user, submit.idempotency_key] = number
 

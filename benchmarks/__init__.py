@@ -1,1 +1,1 @@
-"""Benchmarks that anybody can rerun: `python -m benchmarks core --json`, `python -m benchmarks sim --json`."""
+"""Benchmarks that anybody can rerun: `python -m benchmarks core --json`, and so on."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from actors import Settings, Table, Task
 from actors.actor import Core, Effects, keyed_draw
+from actors.ids import derived_id
 from actors.messages import Enqueue, Finished, Grant, Granted, Idle, Ready, Settled, WorkerClass, shard_address
 from actors.scheduler import Scheduler
 from actors.shard import Shard
 from actors.table import Notes
 from benchmarks.report import Figure
-from sim.workload import seeded_id
 
 _WORKER = "worker/1"
 _CLASS = WorkerClass(frozenset({"work"}))
@@ -39,7 +39,7 @@ class _Cores:
         self.sequence += 1
         now = float(self.sequence)
         task = Task(
-            id=seeded_id(7, name, self.sequence, now),
+            id=derived_id(f"7/{name}#{self.sequence}", now),
             user=name,
             kind="work",
             sequence=self.sequence,

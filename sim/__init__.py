@@ -1,10 +1,12 @@
 """The simulator: runs scenarios on Evenhand's own cores, on virtual time, and says whether they kept their promises."""
 
+from sim.full import simulate_fully
 from sim.invariants import Observer, Violation
 from sim.metrics import GroupMetrics, jain_index
+from sim.observation import CheckResult, SimulationResult
 from sim.operator import PauseEvent, ResumeEvent, SetLimitEvent, SetWeightEvent
 from sim.processes import At, Burst, Exponential, Fixed, FixedRate, Poisson
-from sim.runner import CheckResult, Simulation, SimulationResult, simulate
+from sim.runner import Simulation, simulate
 from sim.scenario import (
     Check,
     Kind,
@@ -43,4 +45,5 @@ __all__ = [
     "load_scenario",
     "parse_scenario",
     "simulate",
+    "simulate_fully",
 ]

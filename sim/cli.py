@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from actors.errors import EvenhandError, InvalidConfig
-from sim.runner import SimulationResult, installed_version, simulate, with_options
+from actors.version import installed_version
+from sim.observation import SimulationResult
+from sim.runner import simulate, with_options
 from sim.scenario import load_scenario
 
 __all__ = ["main"]

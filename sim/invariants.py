@@ -208,7 +208,7 @@ class Ledger:
 
     def _choice(self, kind: str, worker: Address, ready: Iterable[str]) -> set[str]:
         """The ready kinds that the worker could choose from when it was given a task of `kind`."""
-        restrictions, runs = self._restrictions, self._workers[worker].kinds
+        restrictions, runs = self._restrictions, self._restrictions.runs(worker)
         if restrictions.is_limited(kind):
             return {kind}
         open_kinds = {

@@ -108,10 +108,14 @@ class Restrictions:
             meter.running += 1
             meter.permits -= meter.limit.rate_limit is not None
         relation = self._relation(worker, user)
-        if kind not in self._workers[worker].kinds or relation == "none":
+        if kind not in self.runs(worker) or relation == "none":
             yield ASSIGNMENT, f"{worker} started {kind!r} of {user}, which it may not"
         elif stolen != (relation == "steals"):
             yield ASSIGNMENT, f"{worker} started {kind!r} of {user} as {'stolen' if stolen else 'its own'}"
+
+    def runs(self, worker: Address) -> frozenset[str]:
+        """The kinds that a worker runs."""
+        return self._workers[worker].runs(self._settings.handled)
 
     def ended(self, user: str, kind: str) -> None:
         """A claim ended, whatever came of it."""
@@ -121,7 +125,7 @@ class Restrictions:
     def may_start(self, worker: Address, user: str, kind: str, now: float) -> bool:
         """Whether this worker could surely start a task of this kind and user now."""
         return (
-            kind in self._workers[worker].kinds
+            kind in self.runs(worker)
             and self._relation(worker, user) != "none"
             and all(key not in self._paused and self._meter(key).is_open(now) for key in _keys(user, kind))
         )

@@ -18,7 +18,7 @@ from actors.messages import WorkerClass
 from actors.policies import suggestion
 from actors.policies.fair import WeightedFair
 from actors.policies.ordering import Aging, OrderingPolicy
-from actors.policies.sharing import SharingPolicy
+from actors.policies.sharing import SharingPolicy, follows_counts
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
@@ -79,6 +79,7 @@ class Kind:
         """What the cores need to know of it."""
         return KindSettings(
             lease_seconds=self.lease_seconds,
+            timeout_seconds=self.timeout_seconds,
             retry=RetryPolicy(max_retries=self.max_retries),
             limit=Limit(self.rate_limit, self.concurrency_max),
         )
@@ -253,6 +254,7 @@ class Scenario:
             ordering=self.runtime.ordering,
             critical_burst=self.runtime.critical_burst,
             stealing=self.runtime.stealing,
+            follows_counts=follows_counts(self.runtime.sharing, self.worker_classes(), self.runtime.stealing),
             limit=Limit(self.runtime.rate_limit, self.runtime.concurrency_max),
             admitted_max=self.runtime.admitted_max,
             admitted_per_user_max=self.runtime.admitted_per_user_max,

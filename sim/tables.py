@@ -6,7 +6,7 @@ from rich.table import Table
 from actors.task import Status
 from sim.invariants import Violation
 from sim.metrics import GroupMetrics
-from sim.runner import SimulationResult
+from sim.observation import SimulationResult
 
 __all__ = ["checks_table", "header", "users_table", "verdict", "violation_line"]
 

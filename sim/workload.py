@@ -5,17 +5,17 @@ submits at most `CREDIT` tasks before it looks up again: a burst of a million do
 """
 
 from collections.abc import Iterator
-from hashlib import blake2b
 from heapq import merge
 from random import Random
 from typing import Any
 
 from actors.actor import NEVER, Draw, Effects
+from actors.ids import derived_id
 from actors.messages import QUEUE, Accepted, Address, Failed, Refused, Submit, Wake
 from sim.processes import Arrivals
 from sim.scenario import Scenario, User
 
-__all__ = ["Source", "seeded_id", "source_address"]
+__all__ = ["Source", "source_address"]
 
 CREDIT = 1_000
 
@@ -23,17 +23,6 @@ CREDIT = 1_000
 def source_address(user: str) -> Address:
     """Where a user's source is reached."""
     return f"source/{user}"
-
-
-def seeded_id(seed: int, user: str, number: int, at: float) -> str:
-    """A version 7 UUID whose random part depends on nothing but the arguments.
-
-    >>> seeded_id(7, "alice", 1, 0.0)
-    '00000000-0000-77b7-a57e-242120e5b23b'
-    """
-    digits = blake2b(f"{seed}/{user}#{number}".encode(), digest_size=10).hexdigest()
-    time = f"{int(min(at * 1000, 0xFFFFFFFFFFFF)):012x}"
-    return f"{time[:8]}-{time[8:]}-7{digits[:3]}-a{digits[3:6]}-{digits[6:18]}"
 
 
 class Source:
@@ -73,7 +62,7 @@ class Source:
             credit -= 1
             self._number += 1
             submit = Submit(
-                id=seeded_id(self._seed, self._user, self._number, at),
+                id=derived_id(f"{self._seed}/{self._user}#{self._number}", at),
                 user=self._user,
                 kind=arrivals.kind,
                 priority=arrivals.priority,

@@ -31,9 +31,10 @@ from actors.messages import (
     worker_address,
 )
 from actors.table import Notes
+from actors.worker import Worker
 from sim import At, Fixed, Kind, Runtime, Scenario, Simulation, User
 from sim.invariants import CANCEL, ONE_OUTCOME, Ledger
-from sim.worker import SimulatedWorker
+from sim.worker import SimulatedExecutor
 from tests.test_shard import CLIENT, Lone, enqueued, finished, granted, new_task, rebuilt
 from tests.test_simulation import Unreliable, scenarios, trace_of
 
@@ -167,20 +168,28 @@ def test_a_waiting_task_is_cancelled_at_once_and_never_starts() -> None:
 # One worker
 
 
-def at_work(seconds: float = 5.0) -> SimulatedWorker:
+def at_work(seconds: float = 5.0) -> Worker:
     kinds = {"work": Kind(name="work", service=Fixed(seconds=seconds))}
-    worker = SimulatedWorker("worker/1", WorkerClass(frozenset(kinds)), kinds, Table(), Notes("worker/1"))
+    worker = Worker(
+        "worker/1",
+        WorkerClass(frozenset(kinds)),
+        SimulatedExecutor("worker/1", kinds),
+        Table(),
+        Notes("worker/1"),
+    )
     worker.handle(Run("t1", "alice", "work", 3, 1, None, 60.0, 1), 0.0, keyed_draw(7))
     return worker
 
 
 def test_a_worker_that_is_told_to_stop_does_so_and_is_idle() -> None:
-    effects = at_work().handle(Stop("t1", 3), 2.0, keyed_draw(7))
+    worker = at_work()
+    effects = worker.handle(Stop("t1", 3), 2.0, keyed_draw(7))
     (shard, report), (scheduler, idle) = effects.sends
     assert (shard, scheduler) == ("shard/alice", SCHEDULER)
     assert report == Finished(task_id="t1", token=3, worker_id="worker/1", outcome="cancelled")
     assert isinstance(idle, Idle)
-    assert effects.timer == float("inf")
+    late = worker.handle(Wake(), 5.0, keyed_draw(7))
+    assert (late.sends, late.timer) == ([], None), "the timer that is left finds nothing to do"
 
 
 @pytest.mark.parametrize("stop", [Stop("t1", 2), Stop("t1", 4), Stop("t2", 3)], ids=str)

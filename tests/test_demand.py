@@ -33,6 +33,7 @@ from actors import (
 )
 from actors.actor import keyed_draw
 from actors.demand import Choice, Demand
+from actors.kinds import Kinds
 from actors.messages import Head, Ready, WorkerClass
 from actors.policies.fair import FairAccount
 from actors.policies.stealing import STEALING
@@ -368,7 +369,7 @@ class Model(Desk):
         if f"user/{user}" in self.paused or self.free_at(f"user/{user}", now) > now:
             return set()
         steals = self.settings.stealing
-        reached = [found.kinds for found in self.classes if serves(found, user) or may_steal(found, user, steals)]
+        reached = [found.runs() for found in self.classes if serves(found, user) or may_steal(found, user, steals)]
         return {
             kind
             for kind in self.counts(user)
@@ -388,7 +389,7 @@ class Model(Desk):
     def candidates(self, found: WorkerClass, now: float) -> tuple[bool, str, dict[str, list[str]]]:
         """Of the first view with anything in it: whether it is stolen from, its order, and who may start each kind."""
         if ALL not in self.paused and self.free_at(ALL, now) <= now:
-            kinds = [kind for kind in sorted(found.kinds) if self.free_at(f"kind/{kind}", now) <= now]
+            kinds = [kind for kind in sorted(found.runs()) if self.free_at(f"kind/{kind}", now) <= now]
             servable = {user: self.servable(user, now) for user in USERS}
             for number, (order, members) in enumerate(self.views(found)):
                 may = {kind: [user for user in members if kind in servable[user]] for kind in kinds}
@@ -408,7 +409,7 @@ class Model(Desk):
         assert choice.stolen == stolen, "own users come first"
         mine = {kind for kind, users in may.items() if choice.user in users}
         assert mine & choice.kinds, "there is something to start"
-        assert choice.kinds <= found.kinds
+        assert choice.kinds <= found.runs()
         assert mine - self.clocks.keys() <= choice.kinds, "every kind without a limit is offered"
         assert choice.kinds & self.clocks.keys() <= mine, "a limited kind is offered to those who may start it"
         assert not any(f"kind/{kind}" in self.paused for kind in choice.kinds)
@@ -584,6 +585,17 @@ def test_the_machine_finds_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPat
         run_state_machine_as_test(DemandMachine, settings=quick)
 
 
+def test_a_limit_that_is_lifted_wakes_nobody_later() -> None:
+    desk = Desk(Settings())
+    desk.set_limit("user/alice", Limit(rate_limit=0.5))
+    desk.arrive("alice", "crawl", 1.0, 2)
+    assert desk.serve() is not None
+    assert desk.demand.wakes_at(desk.now) == 2.0
+    desk.set_limit("user/alice", Limit())
+    assert desk.demand.wakes_at(desk.now) == math.inf
+    assert desk.serve() is not None
+
+
 # Who is held back holds nobody up
 
 HELD_BACK: dict[str, tuple[dict[str, Limit], str | None, str]] = {
@@ -684,15 +696,16 @@ def test_a_limited_kind_is_shared_by_weight_and_who_is_not_on_it_loses_nothing(
     assert all(desk.counts(user) for user in users), "everybody was backlogged all the time"
 
 
-def uncharged_account(self: Demand, name: str, found: Any, original: Any = Demand._set_account) -> None:
+def uncharged_account(self: Kinds, name: str, original: Any = Kinds.update_account) -> bool:
     """A limited kind has an account that nothing is charged to."""
-    original(self, name, found)
-    if found.account is not None:
-        found.account.charge = found.account.correct = lambda user, cost, now: None
+    changed: bool = original(self, name)
+    if (account := self.known[name].account) is not None:
+        account.charge = account.correct = lambda user, cost, now: None  # type: ignore[method-assign,assignment]
+    return changed
 
 
 def test_a_limited_kind_without_a_clock_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Demand, "_set_account", uncharged_account)
+    monkeypatch.setattr(Kinds, "update_account", uncharged_account)
     finds(test_a_limited_kind_is_shared_by_weight_and_who_is_not_on_it_loses_nothing, **SHARED)
 
 
@@ -1000,7 +1013,7 @@ def test_classes_that_come_and_go_leave_nothing_behind(name: str) -> None:
     indexes = []
     for _ in range(3):
         desk.set_classes([ANYBODY])
-        (view,) = desk.demand._views.values()
+        (view,) = desk.demand._places._views.values()
         indexes.append(weakref.ref(view.slots["scan"]._index))  # type: ignore[attr-defined]
         del view
     gc.collect()

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+import trio
 
 from sim import parse_scenario, simulate
 from sim.demo import SCENARIO, main
+from tests.virtual import run_on_virtual_time
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,6 +44,8 @@ def test_the_readmes_scenario_is_the_one_in_the_library() -> None:
 
 def test_the_demo_prints_what_the_readme_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
+    # The part that is for real takes no real time here.
+    monkeypatch.setattr(trio, "run", run_on_virtual_time)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         main()

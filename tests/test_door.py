@@ -322,7 +322,7 @@ def check_sane(world: World, requeues: bool) -> None:
     assert not answered or max(answered.values()) == 1
     notes = world.notes()
     held = {key.removeprefix("held/"): count for key, count in notes.items() if key.startswith("held/")}
-    assert held == world.held()
+    assert held == (world.held() if world.settings.bounded else {})
     bound = world.settings.admitted_max
     assert requeues or bound is None or len(world.inside()) <= bound
     if world.settings.when_full != "wait":
@@ -377,10 +377,10 @@ def in_memory_counts(self: Door, user: str, difference: int) -> None:
 
 def in_memory_joins(self: WaitingRoom, submit: Submit, join: Any = WaitingRoom.join) -> bool:
     """Keeps who joined where the next restart does not find it."""
-    before = self._notes._written.copy()
+    before = self._notes._book.written.copy()
     joined: bool = join(self, submit)
-    self._notes._written.clear()
-    self._notes._written.update(before)
+    self._notes._book.written.clear()
+    self._notes._book.written.update(before)
     return joined
 
 

@@ -11,6 +11,7 @@ from actors.demand import Demand
 from actors.messages import SCHEDULER, Resume, SetLimit, WorkerClass
 from actors.restraints import Restraints
 from actors.table import Notes
+from actors.worker import Worker
 from sim import (
     At,
     Burst,
@@ -24,7 +25,7 @@ from sim import (
     User,
     Workers,
 )
-from sim.worker import SimulatedWorker
+from sim.worker import SimulatedExecutor
 
 KINDS = ("crawl", "mail")
 USERS = ("alice", "bob", "team/carol", "team/dave")
@@ -110,7 +111,10 @@ def hire(simulation: Simulation) -> None:
     address = "worker/99"
     if address not in host.addresses():
         everything = WorkerClass(frozenset(KINDS))
-        host.spawn(address, lambda: SimulatedWorker(address, everything, kinds, simulation.table, Notes(address)))
+        host.spawn(
+            address,
+            lambda: Worker(address, everything, SimulatedExecutor(address, kinds), simulation.table, Notes(address)),
+        )
 
 
 @given(held_back(), st.integers(0, 99))
@@ -162,7 +166,7 @@ def test_the_check_fails_where_a_block_is_not_named(reason: str, monkeypatch: py
 
 def stop_observing(simulation: Simulation) -> None:
     """The ledger knows only the workers of the scenario: it could not make sense of one that is hired on the way."""
-    simulation._observers.clear()
+    simulation._observation._observers.clear()
     simulation.host._observe = lambda event: None
 
 

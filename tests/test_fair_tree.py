@@ -5,16 +5,17 @@ inner name being a child of their own.
 """
 
 import math
+from heapq import heappop
 from itertools import product
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors import Notes, WeightedFair
-from actors.policies.fair import FairAccount, TreeIndex
+from actors.policies.fair import FairAccount
+from actors.policies.heaps import TagHeap
 from tests.test_sharing import Play, corrected_bound, costs, finds, names, scripts, start_time_bound, way, weights
 
 NAMES = ["/".join(parts) for depth in (1, 2, 3) for parts in product("abc", repeat=depth)]
@@ -58,23 +59,22 @@ def flat_charge(self: FairAccount, user: str, cost: float, now: float, original:
             self._nodes[name].tag = tag
 
 
-def stale_refresh(self: TreeIndex, name: str) -> None:
-    """Forgets the names above."""
-    heap = self._children.get(name.rpartition("/")[0])
-    if heap is not None and name in heap:
-        heap.put(name, self._account.tag(name))
+def trusting(self: TagHeap) -> tuple[float, str] | None:
+    """Takes the tag that was written down for the tag there is."""
+    while self._heap and self._keys.get(self._heap[0][1]) != self._heap[0][0]:
+        heappop(self._heap)
+    return self._heap[0] if self._heap else None
 
 
-def stale_put(self: TreeIndex, user: str, head: Any, original: Any = TreeIndex.put) -> None:
-    (stale_refresh(self, user) if user in self._own else original(self, user, head))
-
-
-def banking(self: FairAccount, name: str, original: Any = FairAccount._wake) -> None:
+def banking(self: FairAccount, node: Any, original: Any = FairAccount._wake) -> None:
     """Lets those below a tenant start from 0."""
-    idle = [step for step, node, _ in self._way_up(name) if not node.active and "/" in step]
-    original(self, name)
+    idle, step = [], node
+    while step is not None:
+        idle += [step] if not step.active and "/" in step.name else []
+        step = step.parent
+    original(self, node)
     for step in idle:
-        self._nodes[step].tag = 0.0
+        step.tag = 0.0
 
 
 TELLING = [("join", 0, 1.0), ("join", 2, 1.0), *[("pick", 1.0, 1.0)] * 40, ("join", 1, 1.0), *[("pick", 1.0, 1.0)] * 40]
@@ -82,7 +82,7 @@ TELLING = [("join", 0, 1.0), ("join", 2, 1.0), *[("pick", 1.0, 1.0)] * 40, ("joi
 
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "names above are not charged": (FairAccount, "charge", flat_charge),
-    "names above are not moved in the index": (TreeIndex, "put", stale_put),
+    "a tag that rose is not found out": (TagHeap, "first", trusting),
     "credit is banked below a tenant": (FairAccount, "_wake", banking),
 }
 
@@ -224,14 +224,14 @@ def test_activating_lowers_no_tag_and_virtual_time_never_goes_back(tree: Any, sc
     running = play(tree, workers=workers, exact=False)
     for step in script:
         # A name that was forgotten starts anew, with a clock of its own: that is another node.
-        before = {name: (node, attrs.evolve(node)) for name, node in running.account._nodes.items()}
+        before = {name: (node, node.virtual, node.tag, node.own_tag) for name, node in running.account._nodes.items()}
         running.run([step])
-        for name, (node, was) in before.items():
+        for name, (node, virtual, tag, own_tag) in before.items():
             if running.account._nodes.get(name) is node:
-                assert node.virtual >= was.virtual
+                assert node.virtual >= virtual
                 if step[0] in ("join", "leave"):
-                    assert node.tag >= was.tag
-                    assert node.own_tag >= was.own_tag
+                    assert node.tag >= tag
+                    assert node.own_tag >= own_tag
 
 
 @given(**TREES)
@@ -300,9 +300,9 @@ def test_an_account_rebuilt_from_its_notes_goes_on_as_before(
 
 
 def test_a_tag_that_is_not_noted_is_missed_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unnoted(self: FairAccount, name: str, node: Any, original: Any = FairAccount._note) -> None:
-        if "/" not in name:
-            original(self, name, node)
+    def unnoted(self: FairAccount, node: Any, original: Any = FairAccount._note) -> None:
+        if "/" not in node.name:
+            original(self, node)
 
     monkeypatch.setattr(FairAccount, "_note", unnoted)
     finds(test_an_account_rebuilt_from_its_notes_goes_on_as_before, **TREES, cuts=st.just({40}))

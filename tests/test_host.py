@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from actors import ActorFailed, MailboxFull, Noted, Table
 from actors.actor import NEVER, Draw, Effects, keyed_draw
-from actors.host import HOST, Envelope, Gate, Host, Journal, Limits
+from actors.host import EACH_FOR_ITSELF, HOST, Envelope, Gate, Host, Journal, Limits
 from actors.messages import Address, Failed, Wake
+from actors.supervision import Group
 from actors.table import Record
 from actors.trace import ActorRestarted, Cancelled, Event, Undelivered
 
@@ -45,14 +46,27 @@ def nothing(core: Fake, message: Any) -> Effects | None:
 class World:
     """A host full of fakes, with everything that they were given in the order in which they were."""
 
-    def __init__(self, *, gate: Gate | None = None, journal: Journal | None = None, limits: Limits = Limits()) -> None:
+    def __init__(
+        self,
+        *,
+        gate: Gate | None = None,
+        journal: Journal | None = None,
+        limits: Limits = Limits(),
+        supervision: Group = EACH_FOR_ITSELF,
+    ) -> None:
         self.log: list[tuple[Address, Any]] = []
         self.times: list[float] = []
         self.events: list[Event] = []
         self.built: list[Address] = []
         self.table = Table()
         self.host = Host(
-            self.table, keyed_draw(7), observe=self.events.append, gate=gate, journal=journal, limits=limits
+            self.table,
+            keyed_draw(7),
+            observe=self.events.append,
+            gate=gate,
+            journal=journal,
+            limits=limits,
+            supervision=supervision,
         )
 
     def add(
@@ -214,7 +228,9 @@ def test_between_a_sender_and_a_receiver_order_is_kept_through_crashes_and_resta
     received: dict[tuple[Address, Address], list[int]] = defaultdict(list)
     waiting = list(program)
     gate = RestartingGate(restarts)
-    world = World(gate=gate, limits=Limits(restarts_max=1_000, passive_max=passive_max))
+    world = World(
+        gate=gate, limits=Limits(passive_max=passive_max), supervision=Group("all", each=True, restarts_max=1_000)
+    )
     gate.restart = world.host.restart
 
     def script(core: Fake, message: Any) -> Effects | None:
@@ -421,8 +437,8 @@ def test_each_actor_has_a_restart_intensity_of_its_own() -> None:
         crash_at(world, 0.0, address="b")
 
 
-def test_restart_intensity_is_a_limit_of_the_host() -> None:
-    world = World(limits=Limits(restarts_max=0, restart_window_seconds=0.5))
+def test_restart_intensity_is_the_supervision_trees() -> None:
+    world = World(supervision=Group("all", each=True, restarts_max=0, window_seconds=0.5))
     world.add("a", script=crash_on("bad"))
     with pytest.raises(ActorFailed, match=r"^a crashed 1 times in 0.5 s$"):
         crash_at(world, 0.0)
@@ -882,13 +898,3 @@ def test_a_full_mailbox_is_an_error_with_a_name() -> None:
         world.post("outside", "queue", WAKE)
     world.host.drain()
     assert world.got("queue") == ["one", "two"]
-
-
-def test_a_core_that_sends_more_than_the_mailbox_holds_is_not_taken_for_a_crash() -> None:
-    world = World(limits=Limits(mailbox_max=2))
-    world.add("a", script=lambda core, message: sends(*[("b", number) for number in range(3)]))
-    world.add("b")
-    world.post("outside", "a", "go")
-    with pytest.raises(MailboxFull, match=r"^the mailbox holds 2 messages, no room for int to b$"):
-        world.host.drain()
-    assert world.host.undelivered_count == 0

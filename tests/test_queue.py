@@ -10,7 +10,7 @@ from hypothesis import Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from actors import EvenhandError, InvalidTask, KindSettings, Notes, QueueFull, RetryPolicy, Settings, Table, Task
+from actors import EvenhandError, InvalidTask, KindSettings, Notes, QueueFull, RetryPolicy, Settings, Table, Task, moves
 from actors.actor import Effects, keyed_draw
 from actors.messages import (
     QUEUE,
@@ -44,7 +44,7 @@ class Desk:
     def restart(self) -> None:
         """The notes pass through JSON, as they would through a store."""
         saved = msgspec.json.decode(msgspec.json.encode(dict(self.table.notes(QUEUE))))
-        self.queue = Queue(self.settings, Notes(QUEUE, saved))
+        self.queue = Queue(self.settings, Notes(QUEUE, saved), self.table)
         assert not self.queue.start(0.0).sends
 
     def tell(self, message: Any, now: float = 0.0) -> Effects:
@@ -194,8 +194,8 @@ class DoorMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_it_says_of_itself_is_true(self) -> None:
-        bound = "any number" if self.bound is None else self.bound
-        assert repr(self.desk.queue) == f"<Queue: {len(self.inside)} admitted of {bound}>"
+        said = "any number may come in" if self.bound is None else f"{len(self.inside)} admitted of {self.bound}"
+        assert repr(self.desk.queue) == f"<Queue: {said}>"
 
 
 class ClosedDoor(DoorMachine):
@@ -414,7 +414,11 @@ def test_a_task_costs_the_mean_of_its_kind_unless_it_says_otherwise(runs: list[t
     used: dict[str, list[float]] = {"crawl": [], "mail": []}
     for kind, seconds, completed in runs:
         task = desk.admit(kind=kind)
-        desk.tell(ended(task, "completed" if completed else "failed", seconds))
+        desk.table.apply(task)
+        claimed = moves.claim(task, "worker/1", 60.0, 0.0)
+        desk.table.apply(claimed)
+        end = moves.complete(claimed, None, seconds) if completed else moves.cancel(claimed, seconds)
+        desk.table.apply(end)
         if completed:
             used[kind].append(seconds)
         desk.restart()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from actors import ActorFailed, Cause, Notes, Settings, Status, Table, Task, UnknownTask, moves
+from actors import table as table_module
 from actors.actor import NEVER, Effects
 from actors.messages import (
     QUEUE,
@@ -247,6 +248,10 @@ def keyless(self: Queue, now: float, effects: Effects) -> None:
         effects.hold(reply_to, Maintained(removed))
 
 
+def entered_twice(self: Table, task: Task, tally: dict[Status, int]) -> None:
+    self._owners.setdefault(task.user, table_module._Owner()).ids.add(task.id)
+
+
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "keys are kept": (Queue, "_sweep", keyless),
     "everything is kept alike": (
@@ -255,7 +260,7 @@ PLANTED: dict[str, tuple[Any, str, Any]] = {
         lambda self, task: task.completed_at + self._keep_seconds[Status.COMPLETED],
     ),
     "nothing is removed by itself": (Retention, "due_at", lambda self: NEVER),
-    "what is requeued keeps its place": (Table, "_leave", lambda self, before: None),
+    "what is requeued keeps its place": (Table, "_enter", entered_twice),
 }
 
 

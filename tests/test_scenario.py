@@ -376,7 +376,7 @@ REFUSED: list[tuple[str, str]] = [
     (top("runtime = []"), "runtime must be a table, got []"),
     (top("runtime = { workers = '8' }"), "runtime.workers must be a whole number, got '8'"),
     (top("runtime = { workers = 8.0 }"), "runtime.workers must be a whole number, got 8.0"),
-    (top("runtime = { critical_burst = 'none' }"), "runtime.critical_burst must be a whole number, got 'none'"),
+    (top("runtime = { critical_burst = 'many' }"), "runtime.critical_burst must be a whole number, got 'many'"),
     (top("runtime = { admitted_max = true }"), "runtime.admitted_max must be a whole number, got True"),
     (SMALL.replace('"small"', "3"), "name must be text, got 3"),
     (SMALL.replace('name = "work"', "name = 3"), "kind[0].name must be text, got 3"),

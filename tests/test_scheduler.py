@@ -177,7 +177,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         return Counter(kind for owner, kind, _ in self.running.values() if owner == user)
 
     def rejoin(self) -> None:
-        now = {user for found in self.classes for user in self.candidates(found.kinds)}
+        now = {user for found in self.classes for user in self.candidates(found.runs())}
         for user in sorted(now - self.eligible):
             self.model.join(user)
         self.eligible = now
@@ -187,8 +187,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert grant.worker_id in self.idle, "only an idle worker is granted"
         worker_class = WORKERS[grant.worker_id]
         user = receiver.removeprefix("shard/")
-        assert grant.kinds == worker_class.kinds - self.paused
-        found = self.candidates(worker_class.kinds)
+        assert grant.kinds == worker_class.runs() - self.paused
+        found = self.candidates(worker_class.runs())
         assert user == min(found, key=lambda name: (self.model.key(name, found[name]), name))
         self.open, self.open_user = grant, user
 
@@ -196,7 +196,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def nobody_idles_beside_work(self) -> None:
         if self.open is None:
             for worker in self.idle:
-                assert not self.candidates(WORKERS[worker].kinds), f"{worker} idles"
+                assert not self.candidates(WORKERS[worker].runs()), f"{worker} idles"
 
     # What shards and workers do
 
@@ -261,7 +261,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.model.charge(user, head.cost)
         left = self.ready(user, (kinds[0],))
         self.rejoin()
-        self.send(Granted(grant.number, f"task/{grant.number}", kinds[0], head.cost, left))
+        self.send(Granted(grant.number, f"task/{grant.number}", user, kinds[0], head.cost, left))
 
     @precondition(lambda self: self.running)
     @rule(which=st.integers(0, 9), used=st.floats(0, 9))
@@ -354,7 +354,7 @@ def banking(self: FairAccount, user: str, now: float) -> None:
     node = self._node(user)
     if not node.own:
         tag, node.own = node.tag if node.running else 0.0, True
-        self._wake(user)
+        self._wake(node)
         node.tag = tag
 
 
@@ -374,15 +374,15 @@ def test_the_machine_finds_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPat
     if owner is Scheduler and name == "_became_idle":
         monkeypatch.setitem(Scheduler.handle.__globals__["_HANDLERS"], Idle, replacement)
     quick = settings(
-        max_examples=500,
-        stateful_step_count=40,
+        max_examples=2_000,
+        stateful_step_count=60,
         derandomize=True,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
         deadline=None,
     )
-    with pytest.raises((AssertionError, KeyError)):
+    with pytest.raises((AssertionError, LookupError, ValueError)):
         run_state_machine_as_test(SchedulerMachine, settings=quick)
 
 
@@ -404,7 +404,7 @@ def test_a_worker_whose_task_was_recovered_is_asked_and_its_lost_run_declared_vo
     scheduler = new_scheduler()
     scheduler.handle(Idle("worker/1", CLASSES[0], 1, 0), 0.0, DRAW)
     scheduler.handle(Ready("alice", {"crawl": 1}, {}, 1), 0.0, DRAW)
-    scheduler.handle(Granted(1, "t1", "crawl", 1.0, Ready("alice", {"crawl": 0}, {}, 1)), 0.0, DRAW)
+    scheduler.handle(Granted(1, "t1", "alice", "crawl", 1.0, Ready("alice", {"crawl": 0}, {}, 1)), 0.0, DRAW)
     effects = scheduler.handle(Settled("alice", "crawl", "t1", "worker/1", 1.0, 60.0, "recovered", False), 60.0, DRAW)
     assert effects.sends == [("worker/1", Resync(1, void=1))]
 

@@ -218,7 +218,10 @@ class Model:
         task.executions += 1
         task.lease_until, task.run_after = now + LEASE_SECONDS[task.given.kind], None
         self.events.append((trace.Started, task.given.identity))
-        self.to_supervisor.append(Leased(task.given.id, task.token, task.lease_until))
+        if not any(
+            other.runs and other.given.kind == task.given.kind for other in self.tasks.values() if other is not task
+        ):
+            self.to_supervisor.append(Leased(task.given.id, task.token, task.lease_until))
 
     def finish(self, task: Expected, report: Finished, run_after: float | None, now: float) -> None:
         if report.outcome == "completed":
@@ -345,6 +348,8 @@ def settings_with(ordering: Any, sharing: Any, critical_burst: int | None) -> Se
         sharing=sharing,
         critical_burst=critical_burst,
         poison_after=POISON_AFTER,
+        # Where there is a bound the queue counts, and must be told of every end.
+        admitted_max=10**9,
         kinds={kind: KindSettings(lease_seconds=seconds) for kind, seconds in LEASE_SECONDS.items()},
     )
 
@@ -452,7 +457,9 @@ class ShardMachine(RuleBasedStateMachine):
             self.note(record)
         for receiver, message in effects.sends:
             if receiver == SCHEDULER and not isinstance(message, Settled):
-                self.hear(message.left if isinstance(message, (Granted, Declined)) else message)
+                ready = message.left if isinstance(message, (Granted, Declined)) else message
+                if ready is not None:
+                    self.hear(ready)
         if effects.timer is not None:
             self.timer = effects.timer
 
@@ -741,7 +748,7 @@ class ShardMachine(RuleBasedStateMachine):
 def run_of(task: Expected, number: int) -> Run:
     given = task.given
     lease_seconds = LEASE_SECONDS[given.kind]
-    return Run(given.id, USER, given.kind, task.token, task.attempts, given.payload, lease_seconds, number)
+    return Run(given.id, USER, given.kind, task.token, task.attempts, given.payload, lease_seconds, number, 300.0)
 
 
 def answered(effects: Effects, done: bool) -> None:
@@ -865,7 +872,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a requeue is not readmitted": silent(Requeue, Readmitted),
     "an outcome is not settled": silent(Finished, Settled),
     "a lease is not announced": silent(Grant, Leased),
-    "a burst has no bound": lambda patch: patch.setattr(Backlog, "_set_burst", lambda self, before, burst: None),
+    "a burst has no bound": lambda patch: patch.setattr(Backlog, "_set_burst", lambda self, burst: None),
     "nothing expires": without_expiry,
     "leases expire early": impatient_with_leases,
     "a restart forgets the burst": forgetting_its_notes,
@@ -961,7 +968,7 @@ def test_a_task_that_fails_then_hangs_then_completes_leaves_this_trace() -> None
     lone.tell(74.0, Beat("t1", 4), finished("completed", 4, 3))
     assert lone.events == [
         trace.Admitted(0.0, "alice#1", "alice", "crawl", 3, 0.0, None, None, 3, 1.5),
-        trace.Started(0.0, "alice#1", 1, 1, "worker/1"),
+        trace.Started(0.0, "alice#1", 1, 1, "worker/1", 0.0),
         trace.Retried(2.0, "alice#1", 1, "worker/1", 2.0, "failed", "boom", 12.0),
         trace.Started(12.0, "alice#1", 2, 2, "worker/2"),
         trace.Recovered(72.0, "alice#1", 3, "worker/2", 60.0),

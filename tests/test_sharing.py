@@ -258,7 +258,7 @@ class Play:
 def finds(test: Any, **strategies: Any) -> None:
     """The property fails now. The same examples every time, and no shrinking: that it fails is all we want to know."""
     quick = settings(
-        max_examples=60,
+        max_examples=300,
         derandomize=True,
         database=None,
         phases=[Phase.generate],
@@ -309,7 +309,7 @@ def banking(self: FairAccount, user: str, now: float) -> None:
     node = self._node(user)
     if not node.own:
         tag, node.own = node.tag if node.running else 0.0, True
-        self._wake(user)
+        self._wake(node)
         node.tag = tag
 
 

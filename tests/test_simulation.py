@@ -187,7 +187,7 @@ def one_task(**kind: Any) -> Scenario:
 
 def trace_of(simulation: Simulation, output: io.BytesIO) -> list[Any]:
     simulation.run()
-    simulation.writer.flush()
+    simulation.result()
     return list(read_trace(output.getvalue().splitlines()))
 
 

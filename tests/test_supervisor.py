@@ -1,6 +1,5 @@
 """The supervisor's core: which leases it gives up, when it wakes, and how much it looks at."""
 
-import re
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from actors.supervisor import Supervisor
 
 DRAW = keyed_draw(7)
 LEASE_SECONDS = 10.0
-HEAP_MAX = 1024
-"""Deadlines kept without a sweep, however few of their tasks still run."""
+LEASES_MAX = 100
+"""Leases kept of a kind, however few of their tasks still run."""
 
 
 class CountingTable(Table):
@@ -23,9 +22,9 @@ class CountingTable(Table):
 
     looks = 0
 
-    def get(self, task_id: str) -> Task | None:
+    def _holds(self, leased: Task) -> bool:
         self.looks += 1
-        return super().get(task_id)
+        return super()._holds(leased)
 
 
 class Watch:
@@ -37,7 +36,7 @@ class Watch:
         self.sequence = 0
         self.lease_seconds: dict[str, float] = {}
         """A task's kind says how long its leases are, so a beat never brings a deadline forward."""
-        self.ordered: list[tuple[float, str, int]] = []
+        self.every_order: list[tuple[float, str, int]] = []
         """Every order to expire a lease: when, which task, under which token."""
         self.restart()
 
@@ -55,7 +54,7 @@ class Watch:
             self.timer = effects.timer
         for receiver, order in effects.sends:
             assert receiver == shard_address(self.table[order.task_id].user)
-            self.ordered.append((self.now, order.task_id, order.token))
+            self.every_order.append((self.now, order.task_id, order.token))
 
     def fire(self) -> None:
         self.timer = NEVER
@@ -77,7 +76,7 @@ class Watch:
         task = Task(
             id=task_id,
             user=user,
-            kind="crawl",
+            kind=f"for {lease_seconds} s",
             sequence=self.sequence,
             created_at=self.now,
             updated_at=self.now,
@@ -91,8 +90,10 @@ class Watch:
     def claim(self, task_id: str) -> None:
         lease_seconds = self.lease_seconds[task_id]
         claimed = moves.claim(self.table[task_id], "worker/1", lease_seconds, self.now)
+        first = not self.table.is_leased(claimed.kind)
         self.table.apply(claimed)
-        self.tell(Leased(task_id, claimed.token, self.now + lease_seconds))
+        if first:
+            self.tell(Leased(task_id, claimed.token, self.now + lease_seconds))
 
     def beat(self, task_id: str) -> None:
         """A beat changes the record, and nobody tells the supervisor."""
@@ -107,10 +108,17 @@ class Watch:
     # What can be seen
 
     @property
-    def deadlines(self) -> int:
-        found = re.match(r"<Supervisor: (\d+) deadlines", repr(self.supervisor))
-        assert found is not None
-        return int(found[1])
+    def ordered(self) -> list[tuple[float, str, int]]:
+        """The first of the orders about each lease: one that was not obeyed yet may be given again."""
+        first: dict[tuple[str, int], float] = {}
+        for at, task_id, token in self.every_order:
+            first.setdefault((task_id, token), at)
+        return [(at, task_id, token) for (task_id, token), at in first.items()]
+
+    @property
+    def leases(self) -> int:
+        """How many leases the table keeps, whether or not they hold."""
+        return sum(map(len, self.table._leases.values()))
 
     def running(self) -> list[str]:
         return [task.id for task in self.table if task.status is Status.IN_PROGRESS]
@@ -233,34 +241,41 @@ def test_one_timer_for_the_earliest_deadline_is_set_once() -> None:
     assert timers == [9.0, None, 7.0, None]
 
 
-def test_leases_that_end_early_leave_a_bounded_heap() -> None:
+def test_leases_that_end_early_leave_a_bounded_line() -> None:
     watch = Watch()
     longest = 0
     alive = [watch.lease() for _ in range(10)]
-    for _ in range(3 * HEAP_MAX):
+    for _ in range(30 * LEASES_MAX):
         watch.complete(watch.lease())
-        longest = max(longest, watch.deadlines)
-    assert longest <= HEAP_MAX
+        longest = max(longest, watch.leases)
+    assert longest <= LEASES_MAX
     watch.wait(LEASE_SECONDS)
     assert [task_id for _, task_id, _ in watch.ordered] == alive
-    assert watch.deadlines == 0
 
 
 def test_many_running_tasks_are_not_swept_away_nor_swept_through_at_every_lease() -> None:
     watch = Watch()
-    leased = [watch.lease() for _ in range(3 * HEAP_MAX)]
-    # Each sweep at least doubles the room, so there are only a few, and all of them together look at each lease twice.
+    leased = [watch.lease() for _ in range(30 * LEASES_MAX)]
     assert watch.table.looks <= 4 * len(leased)
     watch.wait(LEASE_SECONDS)
     assert [task_id for _, task_id, _ in watch.ordered] == leased
 
 
-def test_once_woken_nothing_is_left_of_tasks_that_have_ended() -> None:
+def test_once_woken_it_does_not_wake_again_for_tasks_that_have_ended() -> None:
     watch = Watch()
     for lease_seconds in (5.0, 50.0, 500.0):
         watch.complete(watch.lease(lease_seconds))
     watch.wait(5.0)
-    assert (watch.deadlines, watch.timer, watch.ordered) == (0, NEVER, [])
+    assert (watch.timer, watch.ordered) == (NEVER, [])
+
+
+def test_a_request_to_cancel_leaves_the_lease_as_it_is() -> None:
+    watch = Watch()
+    task_id = watch.lease()
+    watch.wait(3.0)
+    watch.table.apply(moves.request_cancel(watch.table[task_id], watch.now))
+    watch.wait(60.0)
+    assert watch.ordered == [(10.0, task_id, 1)]
 
 
 def test_an_order_that_the_shard_crashed_on_is_given_again() -> None:
@@ -269,7 +284,7 @@ def test_an_order_that_the_shard_crashed_on_is_given_again() -> None:
     watch.wait(10.0)
     watch.tell(Failed(shard_address("user1"), ExpireLease(task_id, 1), "boom"))
     watch.wait(0.0)
-    assert watch.ordered == [(10.0, task_id, 1)] * 2
+    assert watch.every_order == [(10.0, task_id, 1)] * 2
 
 
 def test_an_order_that_the_shard_crashed_on_is_dropped_if_the_task_has_ended_since() -> None:
@@ -290,7 +305,7 @@ def test_a_shard_that_knows_better_is_asked_again_at_the_new_deadline() -> None:
     watch.beat(task_id)
     watch.tell(Leased(task_id, 1, 20.0))
     watch.wait(20.0)
-    assert watch.ordered == [(10.0, task_id, 1), (20.0, task_id, 1)]
+    assert watch.every_order == [(10.0, task_id, 1), (20.0, task_id, 1)]
 
 
 def test_the_lease_of_an_owner_that_was_replaced_is_nobodys() -> None:
@@ -308,7 +323,7 @@ def test_the_lease_of_an_owner_that_was_replaced_is_nobodys() -> None:
 def test_a_supervisor_without_leases_sleeps() -> None:
     watch = Watch()
     assert watch.timer == NEVER
-    assert repr(watch.supervisor) == "<Supervisor: 0 deadlines, the next at inf s>"
+    assert repr(watch.supervisor) == "<Supervisor: looks again at inf s>"
     watch.tell(Failed("worker/1", "hello", "boom"))
     assert watch.timer == NEVER
 
@@ -318,19 +333,19 @@ def test_an_unknown_message_is_an_error() -> None:
         Watch().tell("hello")
 
 
-def giving_up_whoever_is_due_by_its_entry(self: Supervisor, now: float, effects: Effects) -> None:
-    while self._deadlines and self._deadlines[0][0] <= now:
-        _, task_id, token = self._deadlines.pop(0)
-        effects.send(shard_address(self._table[task_id].user), ExpireLease(task_id, token))
+def giving_up_whoever_runs(self: Supervisor, now: float, effects: Effects) -> None:
+    for kind in self._table.leased_kinds():
+        for task in self._table.leases(kind):
+            effects.send(shard_address(task.user), ExpireLease(task.id, task.token))
 
 
 def giving_up_nobody(self: Supervisor, now: float, effects: Effects) -> None:
-    self._deadlines.clear()
+    """Sleeps on."""
 
 
-@pytest.mark.parametrize("bug", [giving_up_whoever_is_due_by_its_entry, giving_up_nobody])
+@pytest.mark.parametrize("bug", [giving_up_whoever_runs, giving_up_nobody])
 def test_the_property_finds(bug: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Supervisor, "_expire_due", bug)
+    monkeypatch.setattr(Supervisor, "_look", bug)
     script: Script = [("lease", 5.0, 0), ("wait", 4.0, 0), ("beat", None, 0), ("wait", 4.0, 0), ("wait", 12.0, 0)]
     with pytest.raises(AssertionError):
         check_orders(script)

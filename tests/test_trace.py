@@ -20,6 +20,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(),
     str: st.text(),
     type(None): st.none(),
+    Any: st.dictionaries(st.text(), st.integers(min_value=0, max_value=2**63), max_size=2),
 }
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import attrs
 
 from actors.messages import Head
-from actors.policies.heaps import KeyHeap
+from actors.policies.heaps import TagHeap
 from actors.policies.sharing import Claims
 from actors.table import Notes
 
@@ -46,7 +46,8 @@ def above(name: str) -> str:
     >>> above("tenant/alice"), above("tenant")
     ('tenant', '')
     """
-    return name.rpartition("/")[0]
+    at = name.rfind("/")
+    return name[:at] if at >= 0 else _ROOT
 
 
 @attrs.frozen
@@ -66,107 +67,141 @@ class WeightedFair:
     """
 
     sees_heads = False
+    sees_counts = False
 
     def start(self, notes: Notes, claims: Claims) -> "FairAccount":
         return FairAccount(notes, claims)
 
 
-@attrs.define
 class _Node:
     """A name: where it stands with the one above, and the clock of those below."""
 
-    tag: float
-    own_tag: float = 0.0
-    """Where its own tasks stand, in its own clock."""
-    virtual: float = 0.0
-    """Its own clock, which never goes back."""
-    own: bool = False
-    """Whether it has tasks of its own that could start."""
-    running: int = 0
-    """Charges here and below that are not settled yet."""
-    active: int = 0
-    """Children that are active, its own tasks included."""
-    children: set[str] | None = None
-    """Children that are remembered, if there ever were any."""
-    resting: list[tuple[float, str]] = attrs.Factory(list)
-    """A heap of tags that children had when they fell idle: each is looked at once this clock has passed it."""
+    __slots__ = (
+        "active",
+        "children",
+        "key",
+        "name",
+        "own",
+        "own_tag",
+        "parent",
+        "resting",
+        "running",
+        "tag",
+        "virtual",
+        "weight",
+    )
+
+    def __init__(self, name: str, key: str, weight: float, parent: "_Node | None", tag: float) -> None:
+        self.name = name
+        self.key = key
+        """Where it is noted."""
+        self.weight = weight
+        self.parent = parent
+        self.tag = tag
+        self.own_tag = 0.0
+        """Where its own tasks stand, in its own clock."""
+        self.virtual = 0.0
+        """Its own clock, which never goes back."""
+        self.own = False
+        """Whether it has tasks of its own that could start."""
+        self.running = 0
+        """Charges here and below that are not settled yet."""
+        self.active = 0
+        """Children that are active, its own tasks included."""
+        self.children: set[str] | None = None
+        """Children that are remembered, if there ever were any."""
+        self.resting: list[tuple[float, str]] = []
+        """A heap of tags that children had when they fell idle: each is looked at once this clock has passed it."""
 
 
 class FairAccount:
     """Tags and virtual times. A name that is idle, owes nothing and has nothing running is forgotten."""
 
+    charges_only_raise = True
+    """Its index finds out by itself what a charge has changed."""
+
     def __init__(self, notes: Notes, claims: Claims) -> None:
         self._notes = notes
+        self._put = notes.put
         self._weight = claims.weight
-        self._nodes: dict[str, _Node] = {_ROOT: _Node(0.0)}
+        self._key = notes.prefix + "node/"
+        self._root = _Node(_ROOT, self._key, 1.0, None, 0.0)
+        self._nodes: dict[str, _Node] = {_ROOT: self._root}
         saved = notes.under("node/")
         for name in sorted(saved, key=lambda name: (name.count("/") if name else -1, name)):
-            self._nodes[name] = node = _Node(*saved[name])
+            node = self._node(name)
+            node.tag, node.own_tag, node.virtual, node.own, node.running = saved[name]
             node.active = int(node.own)
-            if name != _ROOT:
-                self._adopt(above(name), name)
         for name in sorted(saved, key=lambda name: -name.count("/")):
             self._restore(name, self._nodes[name])
         for node in self._nodes.values():
             heapify(node.resting)
 
     def _restore(self, name: str, node: _Node) -> None:
-        if name != _ROOT:
-            parent = self._nodes[above(name)]
+        if node.parent is not None:
             if node.active:
-                parent.active += 1
+                node.parent.active += 1
             else:
-                parent.resting.append((node.tag, name))
+                node.parent.resting.append((node.tag, name))
 
     # The account
 
     def activate(self, user: str, now: float) -> None:
-        node = self._node(user)
+        node = self._nodes.get(user) or self._node(user)
         if not node.own:
             node.own = True
             node.own_tag = max(node.own_tag, node.virtual)
-            self._wake(user)
+            self._wake(node)
 
     def deactivate(self, user: str) -> None:
         node = self._nodes.get(user)
         if node is not None and node.own:
             node.own = False
-            self._sleep(user)
+            self._sleep(node)
 
     def charge(self, user: str, cost: float, now: float) -> None:
-        node = self._node(user)
-        node.virtual = max(node.virtual, node.own_tag)
-        node.own_tag = node.virtual + cost if not node.own else node.own_tag + cost
-        for name, node, parent in self._way_up(user):
-            tag = node.tag if node.active else max(node.tag, parent.virtual)
+        node = self._nodes.get(user) or self._node(user)
+        if node.own_tag > node.virtual:
+            node.virtual = node.own_tag
+        node.own_tag = (node.own_tag if node.own else node.virtual) + cost
+        while (parent := node.parent) is not None:
+            tag = node.tag
             if tag > parent.virtual:
                 parent.virtual = tag
-                self._note(above(name), parent)
-            node.tag = tag + cost / self._weight(name)
+                self._note(parent)
+            elif not node.active:
+                tag = parent.virtual
+            node.tag = tag + cost / node.weight
             node.running += 1
-            self._note(name, node)
-            self._forget_passed(parent)
+            self._note(node)
+            if parent.resting and parent.resting[0][0] <= parent.virtual:
+                self._forget_passed(parent)
+            node = parent
 
     def correct(self, user: str, difference: float, now: float) -> None:
-        self._node(user).own_tag += difference
-        for name, node, _ in self._way_up(user):
-            node.tag += difference / self._weight(name)
+        leaf = node = self._nodes.get(user) or self._node(user)
+        node.own_tag += difference
+        while (parent := node.parent) is not None:
+            node.tag += difference / node.weight
             node.running -= 1
-            self._note(name, node)
-        self._rest(user)
+            self._note(node)
+            node = parent
+        if not leaf.active:
+            self._rest(leaf)
 
     def reweigh(self, name: str, before: float, after: float) -> None:
         node = self._nodes.get(name)
-        if node is not None and name != _ROOT:
-            virtual = self._nodes[above(name)].virtual
+        if node is not None and node.parent is not None:
+            virtual = node.parent.virtual
+            node.weight = after
             node.tag = virtual + (node.tag - virtual) * before / after
-            self._note(name, node)
-            self._rest(name)
+            self._note(node)
+            self._rest(node)
 
     def rank(self, user: str, head: Head | None) -> Any:
         """Tag and name at each step of the way down; own tasks come before children of the same tag."""
         ranks: list[Any] = []
-        parent = self._nodes[_ROOT]
+        parent = self._root
         for name in _way_down(user):
             node = self._nodes.get(name)
             if node is None:
@@ -210,56 +245,46 @@ class FairAccount:
         node = self._nodes.get(name)
         if node is None:
             parent = self._node(above(name))
-            self._adopt(above(name), name)
-            node = self._nodes[name] = _Node(parent.virtual)
+            if parent.children is None:
+                parent.children = set()
+            parent.children.add(name)
+            node = self._nodes[name] = _Node(name, self._key + name, self._weight(name), parent, parent.virtual)
         return node
 
-    def _adopt(self, parent_name: str, name: str) -> None:
-        parent = self._nodes[parent_name]
-        if parent.children is None:
-            parent.children = set()
-        parent.children.add(name)
-
-    def _way_up(self, name: str) -> Iterator[tuple[str, _Node, _Node]]:
-        node = self._node(name)
-        while name:
-            parent_name = above(name)
-            parent = self._nodes[parent_name]
-            yield name, node, parent
-            name, node = parent_name, parent
-
-    def _wake(self, name: str) -> None:
+    def _wake(self, node: _Node) -> None:
         """One more child of the name is active; if it is the first, the name is active with the one above."""
-        for step, node, parent in self._way_up(name):
+        while (parent := node.parent) is not None:
             node.active += 1
             if node.active > 1:
-                self._note(step, node)
+                self._note(node)
                 return
             node.tag = max(node.tag, parent.virtual)
-            self._note(step, node)
+            self._note(node)
+            node = parent
 
-    def _sleep(self, name: str) -> None:
+    def _sleep(self, leaf: _Node) -> None:
         """One child less of the name is active; if it was the last, the name is idle."""
-        for step, node, _ in self._way_up(name):
+        node = leaf
+        while (parent := node.parent) is not None:
             node.active -= 1
-            self._note(step, node)
+            self._note(node)
             if node.active:
                 break
-        self._rest(name)
+            node = parent
+        self._rest(leaf)
 
-    def _rest(self, name: str) -> None:
+    def _rest(self, node: _Node) -> None:
         """Forget an idle name and those above it, or remember to look again when the clock has passed its tag."""
-        while name:
-            node, parent = self._nodes[name], self._nodes[above(name)]
+        while (parent := node.parent) is not None:
             if node.active or node.running:
                 return
             if node.tag > parent.virtual:
-                heappush(parent.resting, (node.tag, name))
+                heappush(parent.resting, (node.tag, node.name))
                 if len(parent.resting) > RESTING_MAX:
                     self._forget_least(parent)
             else:
-                self._forget_child(parent, name)
-            name = above(name)
+                self._forget_child(parent, node.name)
+            node = parent
 
     def _forget_least(self, parent: _Node) -> None:
         """Of too many that rest, the one that owes least. Where everybody comes once, the clock passes nobody."""
@@ -276,8 +301,8 @@ class FairAccount:
     def _forget_passed(self, parent: _Node) -> None:
         while parent.resting and parent.resting[0][0] <= parent.virtual:
             _, name = heappop(parent.resting)
-            if name in self._nodes:
-                self._rest(name)
+            if (node := self._nodes.get(name)) is not None:
+                self._rest(node)
 
     def _forget(self, name: str) -> None:
         """A name and all below it: whoever comes back to a name that nobody remembers starts with a new clock."""
@@ -286,8 +311,8 @@ class FairAccount:
         if "node/" + name in self._notes:
             del self._notes["node/" + name]
 
-    def _note(self, name: str, node: _Node) -> None:
-        self._notes["node/" + name] = (node.tag, node.own_tag, node.virtual, node.own, node.running)
+    def _note(self, node: _Node) -> None:
+        self._put(node.key, (node.tag, node.own_tag, node.virtual, node.own, node.running))
 
 
 def _way_down(user: str) -> Iterator[str]:
@@ -309,17 +334,19 @@ class TreeIndex:
     def __init__(self, account: FairAccount) -> None:
         self._account = account
         self._own: set[str] = set()
-        self._children: dict[str, KeyHeap] = {}
+        self._children: dict[str, TagHeap] = {}
 
     def put(self, user: str, head: Head | None) -> None:
+        if user in self._own:
+            return
         self._own.add(user)
         name = user
         while name:
             parent = above(name)
             heap = self._children.get(parent)
             if heap is None:
-                heap = self._children[parent] = KeyHeap()
-            heap.put(name, self._account.tag(name))
+                heap = self._children[parent] = TagHeap(self._account.tag)
+            heap.add(name)
             name = parent
 
     def discard(self, user: str) -> None:
@@ -339,8 +366,8 @@ class TreeIndex:
         while name:
             parent = above(name)
             heap = self._children.get(parent)
-            if heap is not None and name in heap:
-                heap.put(name, self._account.tag(name))
+            if heap is not None:
+                heap.lower(name)
             name = parent
 
     def pick(self) -> str | None:

@@ -10,16 +10,29 @@ only for a limited kind is not active with the pool; whatever it is given is cha
 it would stand if it came back now.
 """
 
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
-from actors.messages import Head
+from actors.messages import Head, WorkerClass
 from actors.policies.heaps import KeyHeap
 from actors.table import Notes
 from actors.validators import whole
 
-__all__ = ["Account", "Capped", "CapsUsers", "Claims", "Fifo", "Gauged", "Index", "KeyIndex", "SharingPolicy", "Strict"]
+__all__ = [
+    "Account",
+    "Capped",
+    "CapsUsers",
+    "Claims",
+    "Fifo",
+    "Gauged",
+    "Index",
+    "KeyIndex",
+    "SharingPolicy",
+    "Strict",
+    "follows_counts",
+]
 
 
 class Claims(Protocol):
@@ -29,13 +42,13 @@ class Claims(Protocol):
         """The weight of a user, or of everybody below a name."""
 
     def waiting(self, user: str) -> int:
-        """How many of the user's tasks could start now."""
+        """How many of the user's tasks could start now. Under a policy with `sees_counts = False`: at least so many."""
 
     def running(self, user: str) -> int:
         """How many of the user's tasks are claimed."""
 
     def in_flight(self) -> int:
-        """Tasks of all users that wait or run."""
+        """Tasks of all users that wait or run. Under a policy with `sees_counts = False`: at least so many."""
 
 
 class Index(Protocol):
@@ -114,6 +127,16 @@ class Gauged(Protocol):
 
     def gap(self, user: str, other: str) -> float:
         """How much more work per weight the user was given than the other."""
+
+
+def follows_counts(policy: SharingPolicy, classes: Iterable[WorkerClass], stealing: str) -> bool:
+    """Whether somebody looks at how many tasks wait: the policy, unless it says otherwise, or a worker that may steal.
+
+    >>> follows_counts(Fifo(), [WorkerClass()], "longest")
+    True
+    """
+    steals = any(found.users is not None and found.steals for found in classes)
+    return getattr(policy, "sees_counts", True) or (steals and stealing in ("longest", "random_two"))
 
 
 class KeyIndex:

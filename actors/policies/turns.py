@@ -36,6 +36,7 @@ class RoundRobin:
     """
 
     sees_heads = False
+    sees_counts = False
 
     def start(self, notes: Notes, claims: Claims) -> "TurnAccount":
         def to_the_end(account: TurnAccount, user: str, tag: float) -> float:
@@ -55,6 +56,7 @@ class Lottery:
     seed: int = attrs.field(default=0, validator=whole(0))
     """What the lots depend on, besides user and turn."""
     sees_heads = False
+    sees_counts = False
 
     def start(self, notes: Notes, claims: Claims) -> "TurnAccount":
         draw = keyed_draw(self.seed)
