@@ -110,9 +110,10 @@ class Scheduler:
         effects = Effects()
         self._notes["epoch"] = self._epoch
         if self._epoch > 1:
-            shards = [shard_address(user) for user in self._table.live_users()]
-            for address in [*shards, *self._used]:
-                self._ask(address, effects)
+            for user in self._table.live_users():
+                self._ask(shard_address(user), self._number, effects)
+            for worker in self._used:
+                self._ask(worker, 0, effects)
         if self._awaited:
             self._demand.freeze()
         return effects.keep(self._notes)
@@ -139,10 +140,11 @@ class Scheduler:
     # What shards say
 
     def _ready(self, message: Ready, now: float, effects: Effects) -> None:
-        if message.epoch == self._epoch:
-            self._awaited.discard(shard_address(message.user))
-            if message.running is not None and (lost := self._open) is not None and lost.user == message.user:
-                # A shard that answers a resync has answered every grant before it, unless that was lost in a crash.
+        if message.running is not None:
+            if message.epoch == self._epoch:
+                self._awaited.discard(shard_address(message.user))
+            if (lost := self._open) is not None and lost.user == message.user and lost.number <= message.void:
+                # It crashed on the grant, or its answer was lost with a scheduler that crashed on it.
                 self._open = None
                 self._unused(lost, effects)
         self._demand.hear(message, now)
@@ -214,6 +216,7 @@ class Scheduler:
                 self._awaited.discard(failed.receiver)
                 self._drop_worker(failed.receiver, now)
             case Resync(void=void):
+                # Under the epoch it is now: the one that asked may have crashed since.
                 effects.send(failed.receiver, Resync(self._epoch, void))
             case _:
                 effects.tell_again(failed)
@@ -293,9 +296,9 @@ class Scheduler:
 
     # Shared by the above
 
-    def _ask(self, address: Address, effects: Effects) -> None:
+    def _ask(self, address: Address, void: int, effects: Effects) -> None:
         self._awaited.add(address)
-        effects.send(address, Resync(self._epoch))
+        effects.send(address, Resync(self._epoch, void))
 
     def _close(self, number: int) -> _OpenGrant | None:
         """The open grant if it has that number, closed; None for an answer to any other."""

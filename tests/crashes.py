@@ -138,6 +138,8 @@ class Outcome:
     """Tasks that had not ended."""
     late: bool
     """Whether the program was still waiting for something long after it should have been over."""
+    places: int
+    """How many places at the door are taken in the end."""
 
     @property
     def undelivered(self) -> list[str]:
@@ -334,9 +336,10 @@ def run_program(layout: str, plan: Plan) -> Outcome:
 
     with watched_engines(plan, options, gate) as (engines, events):
         program, late = trio.run(main, clock=MockClock(autojump_threshold=0))
-    time = engines[0].time
-    assert isinstance(time, Watched)
-    return Outcome(plan, events, time.ledger.violations, program.statuses, program.runtime.left, late)
+    time, queue = engines[0].time, engines[0].host.core(QUEUE)
+    assert isinstance(time, Watched) and isinstance(queue, Queue)
+    places = queue._door.admitted
+    return Outcome(plan, events, time.ledger.violations, program.statuses, program.runtime.left, late, places)
 
 
 def run_until_it_fails(plan: Plan) -> None:

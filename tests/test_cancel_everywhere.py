@@ -85,6 +85,8 @@ async def program(trial: Trial) -> None:
             nursery.start_soon(trial.submit, "d 1")
             nursery.start_soon(trial.submit, "e 1")
             doomed = await trial.submit("f 100")
+            with trio.move_on_after(0.1):
+                await trial.submit("impatient 1")
             await trio.sleep(0.5)
             await doomed.cancel()
             await flaky.result()
@@ -210,6 +212,9 @@ steps = st.one_of(
 )
 
 
+PATIENCE_SECONDS = 1_000.0
+
+
 @attrs.frozen
 class Script:
     """A program: some steps in turn, at most one crash of a worker, then the end of the block."""
@@ -223,7 +228,8 @@ class Script:
         async with trio.open_nursery() as nursery, trial.runtime(**options) as runtime:
             add_handlers(runtime)
             for number, step in enumerate(self.steps):
-                with suppress(EvenhandError):
+                # At the full door of a runtime that is paused one could wait for ever.
+                with suppress(EvenhandError), trio.move_on_after(PATIENCE_SECONDS):
                     if number == self.crash_at:
                         runtime.tell("worker/1", "what no worker understands")
                     await play(trial, runtime, nursery, number, *step)

@@ -110,6 +110,7 @@ def check_survived(layout: str, plan: Plan) -> Outcome:
     assert outcome.statuses == EXPECTED, where
     assert outcome.violations == [], where
     assert outcome.left == (), where
+    assert outcome.places == 0, where
     assert sorted(outcome.undelivered) == sorted(crashes), where
     if layout == "apart":
         for user in (*USERS, None):
@@ -195,7 +196,7 @@ def keeps_the_core(self: Host, envelope: Any, error: Exception) -> None:
 
 PLANTED: dict[str, tuple[str, type, tuple[Any, str, Any]]] = {
     "nobody is told of a crash": (SHARD, Grant, (Host, "_undeliver", told_nobody)),
-    "facts are told once": (SCHEDULER, Granted, (actors.shard, "_FACTS", ())),
+    "facts are told once": (QUEUE, Settled, (actors.shard, "_FACTS", ())),
     "everybody is restarted with everybody": (QUEUE, Maintain, (Supervision, "crashed", restarts_everybody)),
     "a core that crashed goes on as it is": (SCHEDULER, Granted, (Host, "_contain", keeps_the_core)),
 }

@@ -323,7 +323,7 @@ async def test_a_handler_that_ignores_cancellation_is_reported_and_keeps_its_wor
         assert (stats.lifetime.stops_ignored, stats.workers_busy, stats.in_progress) == (1, 1, 0)
         assert health.status == "degraded"
         assert [alert.said for alert in health.alerts if alert.name == "stuck"] == [
-            "1 executions of the last minutes fell silent or would not stop"
+            "1 of the executions of the last minutes fell silent or would not stop"
         ]
         assert other.task().status is Status.PENDING
         await other.result()

@@ -22,6 +22,7 @@ from actors.messages import (
     Settled,
     Submit,
     Wake,
+    nobody_at,
     shard_address,
 )
 from actors.queue import Queue
@@ -450,7 +451,12 @@ def test_a_task_that_its_shard_could_not_take_is_put_out_and_its_submitter_told(
     assert again.sequence > task.sequence
 
 
-@pytest.mark.parametrize("message", [Failed(CLIENT, Accepted("t1", "t1"), "gone"), Wake()])
+def test_an_answer_that_its_receiver_crashed_on_is_told_again() -> None:
+    accepted = Accepted("t1", "t1")
+    assert Desk().tell(Failed(CLIENT, accepted, "ValueError: boom")).sends == [(CLIENT, accepted)]
+
+
+@pytest.mark.parametrize("message", [Failed(CLIENT, Accepted("t1", "t1"), nobody_at(CLIENT)), Wake()])
 def test_what_concerns_nobody_changes_nothing(message: Any) -> None:
     effects = Desk().tell(message)
     assert not (effects.sends or effects.held or effects.records or effects.events)
