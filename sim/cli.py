@@ -12,8 +12,8 @@ from typing import Any
 from actors.errors import EvenhandError, InvalidConfig
 from actors.version import installed_version
 from sim.observation import SimulationResult
+from sim.reading import load_scenario
 from sim.runner import simulate, with_options
-from sim.scenario import load_scenario
 
 __all__ = ["main"]
 

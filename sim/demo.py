@@ -9,8 +9,8 @@ from rich.table import Table
 from actors import NewTask, open_runtime
 from sim.metrics import GroupMetrics
 from sim.observation import SimulationResult
+from sim.reading import load_scenario
 from sim.runner import simulate
-from sim.scenario import load_scenario
 from sim.tables import number
 
 __all__ = ["main"]

@@ -15,8 +15,8 @@ import pytest
 from actors.trace import Header, read_trace
 from sim.cli import main
 from sim.invariants import Violation
+from sim.reading import load_scenario
 from sim.runner import simulate
-from sim.scenario import load_scenario
 
 SCENARIO = """\
 # Two users and one worker.
