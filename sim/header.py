@@ -33,6 +33,7 @@ def options_of(scenario: Scenario) -> dict[str, Any]:
         "duration_seconds": scenario.duration_seconds,
         "warmup_seconds": scenario.warmup_seconds,
         "service_draws": scenario.service_draws,
+        "weights": {user.name: user.weight for user in scenario.each_user() if user.weight != 1.0},
     }
     if scenario.workload is not None:
         options["workload"] = _plain(scenario.workload)
