@@ -37,6 +37,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     delay_seconds: float | None = None
     expires_after_seconds: float | None = None
     max_retries: int | None = None
+    waited_seconds: float | None = None
+    """What it waited for its first start, if it had one and that is known."""
     executions: tuple[Execution, ...] = ()
     """Those that came to an end of their own."""
 

@@ -14,7 +14,7 @@ import msgspec
 from actors.errors import InvalidConfig
 from actors.submission import kind_fault
 from actors.task import Priority
-from actors.trace import Admitted, Completed, DeadLettered, Event, Header, Retried, read_trace
+from actors.trace import Admitted, Completed, DeadLettered, Event, Header, Retried, Started, read_trace
 from actors.validators import is_finite, user_name_fault
 from sim.jobs import Execution, Job, lines_of
 
@@ -27,7 +27,12 @@ RUNTIME = "runtime"
 @attrs.define
 class _Recorded:
     admitted: Admitted
+    waited_seconds: float | None = None
     executions: list[Execution] = attrs.Factory(list)
+
+    def start(self, event: Started) -> None:
+        if event.waited_seconds is not None:
+            self.waited_seconds = event.waited_seconds
 
     def end(self, event: Completed | Retried | DeadLettered) -> None:
         if isinstance(event, Completed):
@@ -49,6 +54,7 @@ class _Recorded:
             delay_seconds=None if admitted.run_after is None else max(0.0, admitted.run_after - at),
             expires_after_seconds=None if admitted.expires_at is None else admitted.expires_at - at,
             max_retries=admitted.max_retries,
+            waited_seconds=self.waited_seconds,
             executions=tuple(self.executions),
         )
 
@@ -67,9 +73,17 @@ def read_run(path: str) -> Iterator[Job]:
             if fault := _fault(item):
                 raise InvalidConfig(f"workload {path}, line {number}: {fault}")
             tasks[item.task] = _Recorded(item)
-        elif isinstance(item, (Completed, Retried, DeadLettered)) and item.task in tasks:
+        elif isinstance(item, (Started, Completed, Retried, DeadLettered)) and item.task in tasks:
             # A task that is not there was admitted before the recording began, or where it says that events are missing.
-            tasks[item.task].end(item)
+            if isinstance(item, Started):
+                tasks[item.task].start(item)
+            elif not (is_finite(item.used_seconds) and item.used_seconds >= 0):
+                used = item.used_seconds
+                raise InvalidConfig(
+                    f"workload {path}, line {number}: used_seconds must be a finite number >= 0, got {used}"
+                )
+            else:
+                tasks[item.task].end(item)
     return (task.job(began_at or 0.0) for task in tasks.values())
 
 

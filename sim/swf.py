@@ -1,7 +1,7 @@
 """The Standard Workload Format: logs of batch machines, one job a line, as the Parallel Workloads Archive keeps them.
 
-A line has 18 columns of numbers, of which three matter here: 2 is when the job was submitted, in seconds from the start of the
-log, 4 how long it ran, 12 whose it was; -1 is what nobody knows. Lines that begin with `;` are comments. Jobs of which
+A line has 18 columns of numbers, of which four matter here: 2 is when the job was submitted, in seconds from the start of the
+log, 3 how long it waited, 4 how long it ran, 12 whose it was; -1 is what nobody knows. Lines that begin with `;` are comments. Jobs of which
 no submit or run time is known are left out. See Chapin et al. 1999, "Benchmarks and standards for the evaluation of
 parallel job schedulers".
 """
@@ -17,8 +17,8 @@ __all__ = ["SWF_KIND", "read_swf"]
 SWF_KIND = "job"
 """The one kind of work there is in such a log."""
 
-_SUBMIT, _RUN, _USER = 2, 4, 12
-_NAMES = {_SUBMIT: "submit time", _RUN: "run time", _USER: "user"}
+_SUBMIT, _WAIT, _RUN, _USER = 2, 3, 4, 12
+_NAMES = {_SUBMIT: "submit time", _WAIT: "wait time", _RUN: "run time", _USER: "user"}
 
 
 def read_swf(path: str) -> Iterator[Job]:
@@ -31,10 +31,16 @@ def read_swf(path: str) -> Iterator[Job]:
         if len(columns) < _USER:
             raise InvalidConfig(f"{where} a job must have 18 columns, got {len(columns)}")
         submitted, seconds = _number(columns, _SUBMIT, where), _number(columns, _RUN, where)
-        user = _number(columns, _USER, where)
+        waited, user = _number(columns, _WAIT, where), _number(columns, _USER, where)
         if submitted >= 0 and seconds >= 0:
             name = f"user{user:.0f}" if user >= 0 else "unknown"
-            yield Job(at_seconds=submitted, user=name, kind=SWF_KIND, executions=(Execution(seconds),))
+            yield Job(
+                at_seconds=submitted,
+                user=name,
+                kind=SWF_KIND,
+                waited_seconds=waited if waited >= 0 else None,
+                executions=(Execution(seconds),),
+            )
 
 
 def _number(columns: list[bytes], column: int, where: str) -> float:

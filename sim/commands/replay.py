@@ -1,12 +1,14 @@
 """`evenhand sim replay`: what would have happened to recorded work under another policy."""
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
 from actors.errors import InvalidConfig
 from actors.policies import ORDERING, SHARING
-from sim.commands.running import run_and_report
+from sim.commands.running import run_and_report, whole_number
+from sim.metrics import percentile
 from sim.recorded import header_of
 from sim.replay import Workload
 from sim.scenario import Runtime, Scenario, User
@@ -20,9 +22,9 @@ def replay(
     *,
     sharing: str | None = None,
     ordering: str | None = None,
-    workers: int | None = None,
+    workers: str | None = None,
     days: float | None = None,
-    jobs: int | None = None,
+    jobs: str | None = None,
     time_scale: float = 1.0,
     json: bool = False,
     trace: Path | None = None,
@@ -51,10 +53,16 @@ def replay(
         Write every event to this file, as JSON Lines.
     """
     sys.path.insert(0, "")
-    workload = Workload(process=process_of(file), path=str(file), time_scale=time_scale, jobs_max=jobs, days_max=days)
+    workload = Workload(
+        process=process_of(file),
+        path=str(file),
+        time_scale=time_scale,
+        jobs_max=whole_number("--jobs", jobs, 1),
+        days_max=days,
+    )
     recorded = _recorded_options(workload)
     runtime = Runtime(
-        workers=recorded.get("workers", 8) if workers is None else workers,
+        workers=whole_number("--workers", workers, 1) or recorded.get("workers", 8),
         sharing=SHARING.make(sharing or _policy(recorded, "sharing", "weighted_fair")),
         ordering=ORDERING.make(ordering or _policy(recorded, "ordering", "aging")),
         critical_burst=recorded.get("critical_burst", 16),
@@ -67,7 +75,7 @@ def replay(
         kinds=(),
         users=tuple(User(name=name, weight=weight) for name, weight in recorded.get("weights", {}).items()),
     )
-    return run_and_report(scenario, read_from=file, trace=trace, as_json=json)
+    return run_and_report(scenario, read_from=file, trace=trace, as_json=json, also=_as_recorded(workload))
 
 
 def process_of(file: Path) -> str:
@@ -81,6 +89,18 @@ def process_of(file: Path) -> str:
     if found is None:
         raise InvalidConfig(f"{file}: must be a recorded run, .jsonl, or a log, .swf, gzipped or not")
     return found
+
+
+def _as_recorded(workload: Workload) -> str | None:
+    """What waits were when it was recorded, if that is known."""
+    from sim.tables import number
+
+    waits = sorted(job.waited_seconds for job in workload.jobs if job.waited_seconds is not None)
+    if not waits:
+        return None
+    mean, p50, p99 = math.fsum(waits) / len(waits), percentile(waits, 0.50), percentile(waits, 0.99)
+    said = f"mean {number(mean)}, p50 {number(p50)}, p99 {number(p99)}, max {number(waits[-1])}"
+    return f"as recorded: {said} ({len(waits):,} tasks)"
 
 
 def _policy(recorded: dict[str, Any], sort: str, default: str) -> dict[str, Any]:

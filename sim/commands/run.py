@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from sim.commands.running import checked_seed, run_and_report
+from sim.commands.running import run_and_report, whole_number
 from sim.library import located
 from sim.reading import load_scenario
 from sim.runner import with_options
@@ -40,7 +40,7 @@ def run(
     """
     # A user's own policy or check, `module:name`, is looked for where the command is run, as `python -m` would.
     sys.path.insert(0, "")
-    number = None if seed is None else checked_seed(seed)
+    number = whole_number("--seed", seed, 0)
     path = located(file)
     scenario = with_options(load_scenario(path), seed=number, sharing=sharing, ordering=ordering)
     return run_and_report(scenario, read_from=path, trace=trace, as_json=json)

@@ -11,33 +11,37 @@ from sim.observation import SimulationResult
 from sim.runner import simulate
 from sim.scenario import Scenario
 
-__all__ = ["FAILED", "PASSED", "checked_seed", "run_and_report"]
+__all__ = ["FAILED", "PASSED", "run_and_report", "whole_number"]
 
 PASSED, FAILED = 0, 1
 
 _VIOLATIONS_SHOWN = 5
 
 
-def run_and_report(scenario: Scenario, *, read_from: Path, trace: Path | None, as_json: bool) -> int:
-    """Say what is run, run it, and say what came of it: the exit status."""
+def run_and_report(
+    scenario: Scenario, *, read_from: Path, trace: Path | None, as_json: bool, also: str | None = None
+) -> int:
+    """Say what is run, run it, and say what came of it, and what else there is to say: the exit status."""
     if trace is not None and trace.exists() and trace.samefile(read_from):
         raise InvalidConfig(f"--trace must be another file than the one that is read, got {trace}")
     if not as_json:
         _print_header(scenario)
     with watched(scenario) as observers:
         result = _simulate(scenario, observers, trace)
-    _print_json(result) if as_json else _print_tables(result)
+    _print_json(result) if as_json else _print_tables(result, also)
     return PASSED if result.passed else FAILED
 
 
-def checked_seed(text: str) -> int:
-    """Read here, because the parser takes 1.5 for a whole number, and rounds it."""
+def whole_number(option: str, text: str | None, minimum: int) -> int | None:
+    """What an option says, if it is given; read here, because the parser takes 1.5 for a whole number, and rounds it."""
+    if text is None:
+        return None
     try:
         number = int(text)
     except ValueError:
-        number = -1
-    if number < 0:
-        raise InvalidConfig(f"--seed must be a whole number >= 0, got {text}")
+        number = minimum - 1
+    if number < minimum:
+        raise InvalidConfig(f"{option} must be a whole number >= {minimum}, got {text}")
     return number
 
 
@@ -65,13 +69,15 @@ def _print_json(result: SimulationResult) -> None:
     print(json.dumps(result.as_json(), indent=2))
 
 
-def _print_tables(result: SimulationResult) -> None:
+def _print_tables(result: SimulationResult, also: str | None) -> None:
     from rich.console import Console
 
     from sim.tables import checks_table, said_lines, users_table, verdict, violation_line
 
     console = Console(highlight=False)
     console.print(users_table(result))
+    if also is not None:
+        console.print(also, markup=False, soft_wrap=True)
     console.print(checks_table(result))
     for line in said_lines(result):
         console.print(line)
