@@ -51,5 +51,7 @@ def _number(columns: list[bytes], column: int, where: str) -> float:
         value = float("nan")
     if not is_finite(value) or (column == _USER and value != int(value)):
         wanted = "a whole number" if column == _USER else "a finite number"
-        raise InvalidConfig(f"{where} column {column}, {_NAMES[column]}, must be {wanted}, got {text.decode()!r}")
+        raise InvalidConfig(
+            f"{where} column {column}, {_NAMES[column]}, must be {wanted}, got {text.decode(errors='backslashreplace')!r}"
+        )
     return value

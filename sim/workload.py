@@ -63,8 +63,10 @@ class Source:
         return effects
 
     def _submit_due(self, now: float, effects: Effects) -> None:
+        """One user's at a time: as if each had a source of its own, so that a recording is replayed as it was run."""
         credit = CREDIT
-        while self._next is not None and self._next[0] <= now and credit:
+        user = None if self._next is None else self._next[1].user
+        while self._next is not None and self._next[0] <= now and credit and self._next[1].user == user:
             credit -= 1
             effects.send(QUEUE, self._next[1])
             self._next = next(self._submits, None)

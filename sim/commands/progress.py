@@ -26,6 +26,7 @@ class RunProgress:
         self._began = time.monotonic()
         self._instants = 0
         self._task: Any = None
+        self._draining = False
 
     def on_event(self, event: Event) -> None:
         """What happens is no measure of how far it is."""
@@ -41,9 +42,11 @@ class RunProgress:
             self._task = self._bar.add_task("arrivals", total=self._duration_seconds)
         if now < self._duration_seconds:
             self._bar.update(self._task, completed=now)
-        else:
-            # How long the backlog takes nobody knows: a bar that only moves.
-            self._bar.update(self._task, description="draining", total=None)
+        elif not self._draining:
+            # How long the backlog takes nobody knows: from here on a bar that only moves.
+            self._draining = True
+            self._bar.remove_task(self._task)
+            self._task = self._bar.add_task("draining", total=None)
 
 
 @contextmanager
