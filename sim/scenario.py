@@ -126,13 +126,13 @@ class Runtime:
     workers: int = attrs.field(default=8, validator=whole(1))
     """Workers that take anything from anybody, unless the scenario has `worker` tables."""
     sharing: SharingPolicy = WeightedFair()
-    """Whose turn it is."""
+    """Whose turn it is: a name, `module:Class`, or a table with `policy` and its options."""
     ordering: OrderingPolicy = Aging()
-    """Which of a user's tasks is next."""
+    """Which of a user's tasks is next: likewise."""
     critical_burst: int | None = attrs.field(default=16, validator=or_none(whole(1)))
     """Critical tasks started in a row while other work waits; `"none"`: any number."""
     stealing: str = attrs.field(default="longest", validator=one_of(STEALING))
-    """From whom a worker takes work when its own users have none."""
+    """From whom a worker takes work when its own users have none: `none`, `listed`, `longest` or `random_two`."""
     rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """Starts a second, over everything."""
     concurrency_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
@@ -142,7 +142,7 @@ class Runtime:
     admitted_per_user_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
     """Of those, tasks of one user."""
     when_full: str = attrs.field(default="reject", validator=one_of(("reject", "wait", "drop_oldest")))
-    """What becomes of a submit that finds no room."""
+    """What becomes of a submit that finds no room: `reject`, `wait`, or `drop_oldest`, somebody's oldest task makes room."""
     admission_share: float | None = attrs.field(default=8.0, validator=or_none(greater_than(0)))
     """Where `admitted_max` is set: what a user may hold, as a multiple of the room still free; `"none"`: all of it."""
 
