@@ -135,7 +135,7 @@ def _default(field: "attrs.Attribute[Any]") -> str:
     default: Any = field.default
     if default is attrs.NOTHING:
         return REQUIRED
-    if isinstance(default, attrs.Factory):
+    if hasattr(default, "factory"):
         default = default.factory()
     if default is None or default in ((), {}):
         return "none"
