@@ -4,8 +4,30 @@ from sim.full import simulate_fully
 from sim.invariants import Observer, Violation
 from sim.metrics import GroupMetrics, jain_index
 from sim.observation import CheckResult, SimulationResult
-from sim.operator import PauseEvent, ResumeEvent, SetLimitEvent, SetWeightEvent
-from sim.processes import At, Burst, Exponential, Fixed, FixedRate, Poisson
+from sim.operator import (
+    AddWorkersEvent,
+    PauseEvent,
+    ResumeEvent,
+    RetireWorkersEvent,
+    SetLimitEvent,
+    SetWeightEvent,
+)
+from sim.pool import Workers
+from sim.processes import (
+    At,
+    Burst,
+    Empirical,
+    Exponential,
+    Fixed,
+    FixedRate,
+    Lognormal,
+    OnOff,
+    Pareto,
+    Poisson,
+    Uniform,
+)
+from sim.reading import load_scenario, parse_scenario
+from sim.replay import Workload
 from sim.runner import Simulation, simulate
 from sim.scenario import (
     Check,
@@ -13,34 +35,39 @@ from sim.scenario import (
     Runtime,
     Scenario,
     User,
-    Workers,
-    load_scenario,
-    parse_scenario,
 )
 
 __all__ = [
+    "AddWorkersEvent",
     "At",
     "Burst",
     "Check",
     "CheckResult",
+    "Empirical",
     "Exponential",
     "Fixed",
     "FixedRate",
     "GroupMetrics",
     "Kind",
+    "Lognormal",
     "Observer",
+    "OnOff",
+    "Pareto",
     "PauseEvent",
     "Poisson",
     "ResumeEvent",
+    "RetireWorkersEvent",
     "Runtime",
     "Scenario",
     "SetLimitEvent",
     "SetWeightEvent",
     "Simulation",
     "SimulationResult",
+    "Uniform",
     "User",
     "Violation",
     "Workers",
+    "Workload",
     "jain_index",
     "load_scenario",
     "parse_scenario",

@@ -1,19 +1,18 @@
-"""The command: `evenhand sim run FILE`. Needs the `cli` extra.
+"""The command: `evenhand sim run FILE` and its neighbours. Needs the `cli` extra.
 
 Exit status: 0 every check passed, 1 a check failed, 2 bad input.
 """
 
-import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from actors.errors import EvenhandError, InvalidConfig
 from actors.version import installed_version
-from sim.observation import SimulationResult
-from sim.runner import simulate, with_options
-from sim.scenario import load_scenario
+from sim.commands.check import check
+from sim.commands.list import list_library
+from sim.commands.replay import replay
+from sim.commands.run import run
 
 __all__ = ["main"]
 
@@ -60,79 +59,7 @@ def _app(cyclopts: Any) -> Any:
     sim = cyclopts.App(name="sim", help="Simulate scenarios on virtual time.")
     app.command(sim)
     sim.command(run, name="run")
+    sim.command(check, name="check")
+    sim.command(list_library, name="list")
+    sim.command(replay, name="replay")
     return app
-
-
-def run(
-    file: Path,
-    /,
-    *,
-    seed: str | None = None,
-    sharing: str | None = None,
-    ordering: str | None = None,
-    json: bool = False,
-    trace: Path | None = None,
-) -> int:
-    """Run a scenario and say whether it kept its promises.
-
-    Parameters
-    ----------
-    file
-        The scenario, a TOML file.
-    seed
-        Another seed than the file's: a whole number.
-    sharing
-        Another sharing policy than the file's: a name or module:Class.
-    ordering
-        Another ordering policy than the file's: a name or module:Class.
-    json
-        Print one JSON object instead of tables.
-    trace
-        Write every event to this file, as JSON Lines.
-    """
-    # A user's own policy, `module:Class`, is looked for where the command is run, as `python -m` would.
-    sys.path.insert(0, "")
-    number = None if seed is None else _seed(seed)
-    scenario = with_options(load_scenario(file), seed=number, sharing=sharing, ordering=ordering)
-    if trace is not None and trace.exists() and trace.samefile(file):
-        raise InvalidConfig(f"--trace must be another file than the scenario, got {trace}")
-    if trace is None:
-        result = simulate(scenario)
-    else:
-        # A disk may be full when the file is opened, written or closed.
-        try:
-            with trace.open("wb") as output:
-                result = simulate(scenario, trace=output)
-        except OSError as error:
-            raise InvalidConfig(f"--trace must be a file that can be written: {error}") from None
-    _print_json(result) if json else _print_tables(result)
-    return PASSED if result.passed else FAILED
-
-
-def _seed(text: str) -> int:
-    """Read here, because the parser takes 1.5 for a whole number, and rounds it."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise InvalidConfig(f"--seed must be a whole number >= 0, got {text}")
-    return number
-
-
-def _print_json(result: SimulationResult) -> None:
-    print(json.dumps(result.as_json(), indent=2))
-
-
-def _print_tables(result: SimulationResult) -> None:
-    from rich.console import Console
-
-    from sim.tables import checks_table, header, users_table, verdict, violation_line
-
-    console = Console(highlight=False)
-    console.print(header(result))
-    console.print(users_table(result))
-    console.print(checks_table(result))
-    for violation in result.violations[:5]:
-        console.print(violation_line(violation))
-    console.print(verdict(result))

@@ -1,21 +1,20 @@
 """`make demo`: the same flood under a plain queue and under a fair one, side by side; first simulated, then for real."""
 
-from pathlib import Path
-
 import trio
 from rich.console import Console
 from rich.table import Table
 
 from actors import NewTask, open_runtime
+from sim.library import located
 from sim.metrics import GroupMetrics
 from sim.observation import SimulationResult
+from sim.reading import load_scenario
 from sim.runner import simulate
-from sim.scenario import load_scenario
 from sim.tables import number
 
 __all__ = ["main"]
 
-SCENARIO = Path(__file__).parent.parent / "scenarios" / "fast" / "noisy_neighbour.toml"
+SCENARIO = located("noisy_neighbour")
 POLICIES = ("fifo", "weighted_fair")
 
 

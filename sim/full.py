@@ -13,12 +13,15 @@ from typing import Any, BinaryIO
 from actors.actor import keyed_draw
 from actors.context import CURRENT_WORKER, Context
 from actors.engine import Engine
+from actors.errors import InvalidConfig
 from actors.execution import HandlerExecutor
 from actors.handlers import Handler, Handlers
-from actors.messages import worker_address
+from actors.messages import Address, WorkerClass
 from sim.determinism import VirtualClock, run_deterministically
 from sim.invariants import Observer
 from sim.observation import Observation, SimulationResult
+from sim.operator import AddWorkersEvent, RetireWorkersEvent
+from sim.pool import Pool
 from sim.runner import spawn_world
 from sim.scenario import Kind, Scenario
 
@@ -45,10 +48,24 @@ def simulate_fully(
     >>> simulate_fully(scenario).trace_sha256 == simulate(scenario).trace_sha256
     True
     """
+    _refuse_what_only_cores_do(scenario)
     began = time.perf_counter()
     full = _FullSimulation(scenario, observers, trace)
     run_deterministically(full.run, clock=full.clock, seed=scheduling_seed)
     return full.observation.result(time.perf_counter() - began)
+
+
+def _refuse_what_only_cores_do(scenario: Scenario) -> None:
+    if any(isinstance(event, (AddWorkersEvent, RetireWorkersEvent)) for event in scenario.events):
+        raise InvalidConfig("a full simulation must have the same workers throughout: no event may add or retire any")
+    if scenario.workload is not None:
+        raise InvalidConfig("a full simulation must have no workload: only simulated workers do recorded work again")
+    if scenario.service_draws != "task":
+        raise InvalidConfig(f"service_draws must be 'task' in a full simulation, got {scenario.service_draws!r}")
+
+
+def _nobody_comes(address: Address, worker_class: WorkerClass) -> None:
+    raise AssertionError("such scenarios are refused")
 
 
 class _FullSimulation:
@@ -78,12 +95,12 @@ class _FullSimulation:
             wall_clock=self.clock.current_time,
             threads=False,
         )
-        workers = {worker_address(number): found for number, found in enumerate(classes, start=1)}
-        self.observation = Observation(self._scenario, settings, engine.table, workers, self._observers, self._trace)
+        pool = Pool(classes)
+        self.observation = Observation(self._scenario, settings, engine.table, pool, self._observers, self._trace)
         engine.add_sink(self.observation.on_event)
         async with trio.open_nursery() as nursery:
             await nursery.start(engine.run)
-            spawn_world(engine.host, self._scenario)
+            spawn_world(engine.host, self._scenario, pool, _nobody_comes)
             engine.time.drive()
             await self.clock.wait_until_idle()
             engine.close()

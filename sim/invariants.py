@@ -17,7 +17,7 @@ policy's key and rank. So what it finds is a disagreement between what the runti
   or cancelled, never both, and no other running task is cancelled.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -105,7 +105,13 @@ class _Shard:
 class Ledger:
     """Folds the trace and checks it."""
 
-    def __init__(self, settings: Settings, table: Table, workers: Mapping[Address, WorkerClass]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        table: Table,
+        workers: Mapping[Address, WorkerClass],
+        retired: Container[Address] = (),
+    ) -> None:
         self.entries: dict[str, Entry] = {}
         self.violations: list[Violation] = []
         self.counts = dict.fromkeys(INVARIANTS, 0)
@@ -116,6 +122,9 @@ class Ledger:
         self._settings = settings
         self._table = table
         self._workers = workers
+        """Everybody who ever was one: more may come on the way."""
+        self._retired = retired
+        """Who takes no more work."""
         self._restrictions = Restrictions(settings, workers)
         self._busy: dict[str, str] = {}
         """Each busy worker, and what it runs."""
@@ -165,7 +174,7 @@ class Ledger:
         idle = {
             worker_class: worker
             for worker, worker_class in self._workers.items()
-            if worker not in self._busy and worker not in self._silent
+            if worker not in self._busy and worker not in self._silent and worker not in self._retired
         }
         for user, shard in self.shards.items():
             for kind in shard.ready_kinds:

@@ -3,19 +3,21 @@
 Both ways of simulating, cores and full, are seen through the same eyes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import attrs
 
 from actors.config import Settings
-from actors.messages import Address, WorkerClass
 from actors.policies import ORDERING, SHARING
 from actors.table import Table
-from actors.trace import Event, Header, TraceWriter
+from actors.trace import Event, TraceWriter
 from actors.version import installed_version
+from sim.header import header_of
 from sim.invariants import Ledger, Observer, Violation
 from sim.metrics import GroupMetrics, Metrics
+from sim.own_checks import ask, judge, load_function, load_observer
+from sim.pool import Pool
 from sim.scenario import Check, Scenario
 
 __all__ = ["CheckResult", "Observation", "SimulationResult"]
@@ -33,6 +35,8 @@ class CheckResult:
     limit: float
     expect: str = "pass"
     """`fail` where the scenario shows something going wrong."""
+    said: str = ""
+    """What a check of one's own has to say, if it failed by an assertion."""
 
     @property
     def as_expected(self) -> bool:
@@ -87,7 +91,7 @@ class Observation:
         scenario: Scenario,
         settings: Settings,
         table: Table,
-        workers: Mapping[Address, WorkerClass],
+        pool: Pool,
         observers: Sequence[Observer] = (),
         trace: BinaryIO | None = None,
     ) -> None:
@@ -95,11 +99,13 @@ class Observation:
         self._table = table
         self._last_at = 0.0
         """When something last happened; timers of leases that ended early may come later."""
-        self.ledger = Ledger(settings, table, workers)
+        self.ledger = Ledger(settings, table, pool.classes, pool.retired)
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
-        self._writer = TraceWriter(trace, _header(scenario))
-        self._observers: list[Observer] = [self.ledger, self.metrics, *observers]
+        self._writer = TraceWriter(trace, header_of(scenario))
+        self._own = {check.name: load_observer(check.observer)() for check in scenario.checks if check.observer}
+        """The observers of checks of one's own, by the checks' names."""
+        self._observers: list[Observer] = [self.ledger, self.metrics, *self._own.values(), *observers]
         self._handlers = [observer.on_event for observer in self._observers]
 
     def on_event(self, event: Event) -> None:
@@ -116,7 +122,17 @@ class Observation:
 
     def result(self, wall_seconds: float = 0.0) -> SimulationResult:
         """What the run came to so far."""
-        checks = (*self._invariant_results(), *(self._check_result(check) for check in self._scenario.checks))
+        own = [check for check in self._scenario.checks if check.metric is None]
+        checks = (
+            *self._invariant_results(),
+            *(self._check_result(check) for check in self._scenario.checks if check.metric is not None),
+        )
+        result = self._result(checks, wall_seconds)
+        if not own:
+            return result
+        return self._result((*checks, *(self._own_result(check, result) for check in own)), wall_seconds)
+
+    def _result(self, checks: tuple[CheckResult, ...], wall_seconds: float) -> SimulationResult:
         runtime = self._scenario.runtime
         return SimulationResult(
             scenario=self._scenario.name,
@@ -147,7 +163,25 @@ class Observation:
             for name, count in self.ledger.counts.items()
         ]
 
+    def _own_result(self, check: Check, result: SimulationResult) -> CheckResult:
+        """What a check of one's own says of the result, which has all the other checks in it."""
+        whose = check.function or check.observer or ""
+        function = load_function(check.function) if check.function is not None else self._own[check.name]
+        returned = ask(check.name, whose, function, result)
+        if isinstance(returned, CheckResult):
+            return attrs.evolve(returned, name=check.name, expect=check.expect)
+        judged = judge(check.name, whose, returned, check.at_most, check.at_least)
+        return CheckResult(
+            name=check.name,
+            passed=judged.passed,
+            value=judged.value,
+            limit=judged.limit,
+            expect=check.expect,
+            said=judged.said,
+        )
+
     def _check_result(self, check: Check) -> CheckResult:
+        assert check.metric is not None, "the others have code of their own"
         value: float | None
         if check.metric == "jain":
             value = self.metrics.jain()
@@ -166,15 +200,3 @@ class Observation:
             assert check.at_least is not None, "a check has one limit"
             limit, passed = check.at_least, value is not None and value >= check.at_least
         return CheckResult(name=check.name, passed=passed, value=value, limit=limit, expect=check.expect)
-
-
-def _header(scenario: Scenario) -> Header:
-    runtime = scenario.runtime
-    options = {
-        "workers": runtime.workers,
-        "sharing": SHARING.name_of(runtime.sharing),
-        "ordering": ORDERING.name_of(runtime.ordering),
-        "critical_burst": runtime.critical_burst,
-        "admitted_max": runtime.admitted_max,
-    }
-    return Header(scenario=scenario.name, seed=scenario.seed, version=installed_version(), options=options)

@@ -5,7 +5,7 @@ and version give the same trace, byte for byte, in any process.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import BinaryIO, TypeVar
 
@@ -16,7 +16,7 @@ from actors.config import Settings
 from actors.errors import Livelock
 from actors.explain import Explanation, explain_task
 from actors.host import Gate, Host, Journal
-from actors.messages import SCHEDULER, Address, WorkerClass, worker_address
+from actors.messages import SCHEDULER, Address, WorkerClass
 from actors.policies import ORDERING, SHARING
 from actors.policies.ordering import OrderingPolicy
 from actors.policies.sharing import SharingPolicy
@@ -27,9 +27,11 @@ from actors.worker import Worker
 from sim.invariants import Observer
 from sim.observation import Observation, SimulationResult
 from sim.operator import OPERATOR, Operator
+from sim.pool import Pool
 from sim.scenario import Scenario
+from sim.service import ServiceTimes
 from sim.worker import SimulatedExecutor
-from sim.workload import Source, source_address
+from sim.workload import RECORDING, Source, recorded_submits, source_address, user_submits
 
 __all__ = ["Simulation", "simulate", "spawn_world", "with_options"]
 
@@ -63,12 +65,13 @@ class Simulation:
         self.scenario = scenario
         self.table = Table()
         self._settings = settings = scenario.settings()
-        workers = {worker_address(number): found for number, found in enumerate(scenario.worker_classes(), start=1)}
-        self._observation = Observation(scenario, settings, self.table, workers, observers, trace)
+        self._pool = Pool(scenario.worker_classes())
+        self._times = ServiceTimes({kind.name: kind for kind in scenario.each_kind()}, scenario.service_draws)
+        self._observation = Observation(scenario, settings, self.table, self._pool, observers, trace)
         self.ledger, self.metrics = self._observation.ledger, self._observation.metrics
         draw = keyed_draw(scenario.seed)
         self.host = Host(self.table, draw, observe=self._observation.on_event, gate=gate, journal=journal)
-        self._populate(settings, workers)
+        self._populate(settings)
 
     def run(self, until: float = NEVER) -> None:
         """Drain, let the observers look, jump to the next timer; until there is none, or none by that time."""
@@ -95,30 +98,31 @@ class Simulation:
         """What the run came to so far."""
         return self._observation.result(wall_seconds)
 
-    def _populate(self, settings: Settings, workers: Mapping[Address, WorkerClass]) -> None:
-        table = self.table
-        kinds = {kind.name: kind for kind in self.scenario.kinds}
-
-        def worker(address: Address, worker_class: WorkerClass) -> Callable[[], Worker]:
-            executor = SimulatedExecutor(address, kinds)
-            return lambda: Worker(address, worker_class, executor, table, notes_of(table, address))
-
+    def _populate(self, settings: Settings) -> None:
         spawn_cores(self.host, settings)
-        for address, worker_class in workers.items():
-            self.host.spawn(address, worker(address, worker_class))
-        spawn_world(self.host, self.scenario)
+        for address, worker_class in self._pool.classes.items():
+            self._hire(address, worker_class)
+        spawn_world(self.host, self.scenario, self._pool, self._hire)
+
+    def _hire(self, address: Address, worker_class: WorkerClass) -> None:
+        """Start the actor of a worker."""
+        table, executor = self.table, SimulatedExecutor(address, self._times)
+        self.host.spawn(address, lambda: Worker(address, worker_class, executor, table, notes_of(table, address)))
 
 
-def spawn_world(host: Host, scenario: Scenario) -> None:
+def spawn_world(host: Host, scenario: Scenario, pool: Pool, hire: Callable[[Address, WorkerClass], None]) -> None:
     """Start whoever is around the runtime: those who submit, and its operator.
 
     One that crashed carries on where it was: what it did is not done again.
     """
     for user in scenario.each_user():
         if user.arrivals:
-            host.spawn(source_address(user.name), partial(_same, Source(scenario, user)))
+            host.spawn(source_address(user.name), partial(_same, Source(user_submits(scenario, user))))
+    if scenario.workload is not None:
+        host.spawn(RECORDING, partial(_same, Source(recorded_submits(scenario, scenario.workload))))
     if scenario.events:
-        host.spawn(OPERATOR, partial(_same, Operator(scenario.events)))
+        kinds = [kind.name for kind in scenario.each_kind()]
+        host.spawn(OPERATOR, partial(_same, Operator(scenario.events, kinds, pool, hire)))
 
 
 def with_options(

@@ -1,17 +1,15 @@
 """A scenario: who submits what and when, how long it takes, who runs it, and what must come of it.
 
-Read from a TOML file into frozen attrs classes. Every unknown key and every bad value is refused with the path of the
-key, the constraint and the value.
+Frozen attrs classes, whose fields are the keys of a scenario file; reading.py makes them from one, and docs/scenarios.md
+lists every key.
 """
 
-import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
 
-from actors.config import Faults, KindSettings, Settings, make_converter, structure
+from actors.config import KindSettings, Settings
 from actors.errors import InvalidConfig
 from actors.limits import Limit
 from actors.messages import WorkerClass
@@ -23,8 +21,11 @@ from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
 from actors.validators import finite, greater_than, is_finite, one_of, or_none, printable, user_name_fault, whole
-from sim.operator import ACTIONS, TimedEvent
-from sim.processes import PROCESSES, SERVICES, Arrivals, Service
+from sim.operator import AddWorkersEvent, RetireWorkersEvent, TimedEvent, retirement_faults
+from sim.own_checks import load_function, load_observer
+from sim.pool import Workers
+from sim.processes import Arrivals, Service
+from sim.replay import Workload
 
 __all__ = [
     "METRICS",
@@ -34,8 +35,6 @@ __all__ = [
     "Scenario",
     "User",
     "Workers",
-    "load_scenario",
-    "parse_scenario",
 ]
 
 METRICS = (
@@ -60,6 +59,7 @@ class Kind:
     """A kind of work."""
 
     name: str = attrs.field(validator=printable)
+    """What arrivals and workers call it."""
     service: Service
     """How long it takes."""
     lease_seconds: float = attrs.field(default=60.0, validator=greater_than(0))
@@ -104,6 +104,7 @@ class User:
     concurrency_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
     """Tasks at once."""
     arrivals: tuple[Arrivals, ...] = ()
+    """What it submits."""
 
     def __attrs_post_init__(self) -> None:
         if self.count > 1 and "{n}" not in self.name:
@@ -119,68 +120,92 @@ class User:
 
 
 @attrs.frozen(kw_only=True)
-class Workers:
-    """Workers that are alike."""
-
-    count: int = attrs.field(default=1, validator=whole(1))
-    kinds: tuple[str, ...] | None = None
-    """What they can run; every kind unless given."""
-    users: tuple[str, ...] | None = None
-    """Their own users, names or globs; everybody unless given."""
-    steals: tuple[str, ...] = ()
-    """Whom they may steal from when their own have nothing."""
-
-
-@attrs.frozen(kw_only=True)
 class Runtime:
     """The runtime under test."""
 
     workers: int = attrs.field(default=8, validator=whole(1))
     """Workers that take anything from anybody, unless the scenario has `worker` tables."""
     sharing: SharingPolicy = WeightedFair()
+    """Whose turn it is: a name, `module:Class`, or a table with `policy` and its options."""
     ordering: OrderingPolicy = Aging()
+    """Which of a user's tasks is next: likewise."""
     critical_burst: int | None = attrs.field(default=16, validator=or_none(whole(1)))
+    """Critical tasks started in a row while other work waits; `"none"`: any number."""
     stealing: str = attrs.field(default="longest", validator=one_of(STEALING))
+    """From whom a worker takes work when its own users have none: `none`, `listed`, `longest` or `random_two`."""
     rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """Starts a second, over everything."""
     concurrency_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
     """Tasks at once, over everything."""
     admitted_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
+    """Tasks admitted and not yet ended."""
     admitted_per_user_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
+    """Of those, tasks of one user."""
     when_full: str = attrs.field(default="reject", validator=one_of(("reject", "wait", "drop_oldest")))
+    """What becomes of a submit that finds no room: `reject`, `wait`, or `drop_oldest`, somebody's oldest task makes room."""
     admission_share: float | None = attrs.field(default=8.0, validator=or_none(greater_than(0)))
+    """Where `admitted_max` is set: what a user may hold, as a multiple of the room still free; `"none"`: all of it."""
 
 
 @attrs.frozen(kw_only=True)
 class Check:
-    """Something a metric must not exceed or fall below."""
+    """Something that must come of the run: a metric within a limit, or what a function or observer of one's own says."""
 
     name: str
+    """What the report calls it."""
     expect: str = attrs.field(default="pass", validator=one_of(("pass", "fail")))
     """`fail` in a scenario that shows something going wrong: it passes only if this check fails."""
-    metric: str = attrs.field()
+    metric: str | None = attrs.field(default=None)
+    """What is measured; either this, `function` or `observer`."""
+    function: str | None = None
+    """A function of one's own, `module:function`, that is called with the result."""
+    observer: str | None = None
+    """A class of one's own, `module:Class`, that watches the run and is then called with the result."""
     user: str | None = None
+    """Of which user; over all unless given."""
     level: Priority | None = None
+    """Of which level; over all unless given."""
     at_most: float | None = None
+    """What it must not exceed."""
     at_least: float | None = None
+    """What it must not fall below."""
 
     @metric.validator
-    def _check_metric(self, _: Any, metric: str) -> None:
-        if metric not in METRICS:
+    def _check_metric(self, _: Any, metric: str | None) -> None:
+        if metric is not None and metric not in METRICS:
             names = ", ".join(METRICS)
             raise InvalidConfig(f"metric must be one of {names}, got {metric!r}{suggestion(metric, list(METRICS))}")
 
     def __attrs_post_init__(self) -> None:
-        if (self.at_most is None) == (self.at_least is None):
+        ways = [way for way in (self.metric, self.function, self.observer) if way is not None]
+        if not ways:
+            raise InvalidConfig("metric is missing")
+        if len(ways) > 1:
+            raise InvalidConfig(f"check {self.name!r} must have one of metric, function and observer")
+        self._check_limit()
+        if self.metric is not None:
+            self._check_scope(self.metric)
+        elif self.user is not None or self.level is not None:
+            raise InvalidConfig(f"check {self.name!r} must be over all users: its own code chooses what to look at")
+        if self.function is not None:
+            load_function(self.function)
+        if self.observer is not None:
+            load_observer(self.observer)
+
+    def _check_limit(self) -> None:
+        limits = [limit for limit in (self.at_most, self.at_least) if limit is not None]
+        if len(limits) > 1 or (self.metric is not None and not limits):
             raise InvalidConfig(f"check {self.name!r} must have either at_most or at_least")
-        limit = self.at_least if self.at_most is None else self.at_most
-        if not is_finite(limit):
-            raise InvalidConfig(f"check {self.name!r} must have a limit that is a finite number, got {limit!r}")
+        for limit in limits:
+            if not is_finite(limit):
+                raise InvalidConfig(f"check {self.name!r} must have a limit that is a finite number, got {limit!r}")
+
+    def _check_scope(self, metric: str) -> None:
         if self.user is not None and self.level is not None:
             raise InvalidConfig(f"check {self.name!r} must have a user or a level, not both")
-        if self.metric in ("jain", "unreachable") and (self.user is not None or self.level is not None):
-            raise InvalidConfig(f"check {self.name!r} must be over all users: {self.metric} has no user or level")
-        if self.metric == "refused" and self.level is not None:
+        if metric in ("jain", "unreachable") and (self.user is not None or self.level is not None):
+            raise InvalidConfig(f"check {self.name!r} must be over all users: {metric} has no user or level")
+        if metric == "refused" and self.level is not None:
             raise InvalidConfig(f"check {self.name!r} must be over users: refused has no level")
 
 
@@ -196,22 +221,39 @@ class Scenario:
     """
 
     name: str = attrs.field(validator=printable)
+    """What the report calls it."""
     seed: int = attrs.field(default=0, validator=whole(0))
+    """What every random number comes from."""
     duration_seconds: float = attrs.field(validator=greater_than(0))
-    """When arrivals stop; the queue then drains."""
+    """When arrivals stop; the queue then drains. In a file with a workload: until its last job, unless given."""
     warmup_seconds: float = attrs.field(default=0.0, validator=finite(0))
     """Waits of tasks that arrive before this are not measured."""
+    service_draws: str = attrs.field(default="task", validator=one_of(("task", "start")))
+    """What a service time is drawn for: each `task`, or each `start`, the first to start taking the first time. Then
+    every order that lets no worker idle has the same total wait."""
     runtime: Runtime = Runtime()
+    """The runtime under test."""
+    workload: Workload | None = None
+    """Jobs from a file, beside what the users' own arrivals are."""
     kinds: tuple[Kind, ...] = attrs.field(metadata={"key": "kind"})
+    """The kinds of work. A workload brings its own; a table here says how they are run."""
     users: tuple[User, ...] = attrs.field(metadata={"key": "user"})
+    """Who submits. A workload brings its own; a table here gives them a weight, limits, or more work."""
     workers: tuple[Workers, ...] = attrs.field(default=(), metadata={"key": "worker"})
     """Who runs it, where that is not `runtime.workers` workers for everything."""
     events: tuple[TimedEvent, ...] = attrs.field(default=(), metadata={"key": "event"})
     """What an operator does on the way."""
     checks: tuple[Check, ...] = attrs.field(default=(), metadata={"key": "check"})
+    """What must come of it."""
 
     def __attrs_post_init__(self) -> None:
-        if faults := [*self._repeated_names(), *self._unknown_names()]:
+        faults = [*self._repeated_names(), *self._unknown_names()]
+        faults += retirement_faults(self.events, len(self.worker_classes()))
+        if self.workload is not None and self.service_draws != "task":
+            faults.append(
+                f"service_draws must be 'task' where a workload says how long work takes, got {self.service_draws!r}"
+            )
+        if faults:
             raise InvalidConfig("\n".join(faults))
 
     def _repeated_names(self) -> Iterator[str]:
@@ -219,7 +261,7 @@ class Scenario:
         yield from _repeated("user", [[single.name for single in user.each()] for user in self.users])
 
     def _unknown_names(self) -> Iterator[str]:
-        users, kinds = [user.name for user in self.each_user()], [kind.name for kind in self.kinds]
+        users, kinds = [user.name for user in self.each_user()], [kind.name for kind in self.each_kind()]
         for u, user in enumerate(self.users):
             for a, arrivals in enumerate(user.arrivals):
                 yield from _unknown(f"user[{u}].arrivals[{a}].kind", "kind", arrivals.kind, kinds)
@@ -227,25 +269,47 @@ class Scenario:
             for k, kind in enumerate(workers.kinds or ()):
                 yield from _unknown(f"worker[{w}].kinds[{k}]", "kind", kind, kinds)
         for e, event in enumerate(self.events):
-            yield from _unknown(f"event[{e}].kind", "kind", event.kind, kinds)
-            yield from _unknown(f"event[{e}].user", "user", event.user, users)
+            if isinstance(event, AddWorkersEvent):
+                for k, kind in enumerate(event.kinds or ()):
+                    yield from _unknown(f"event[{e}].kinds[{k}]", "kind", kind, kinds)
+            elif not isinstance(event, RetireWorkersEvent):
+                yield from _unknown(f"event[{e}].kind", "kind", event.kind, kinds)
+                yield from _unknown(f"event[{e}].user", "user", event.user, users)
         for c, check in enumerate(self.checks):
             yield from _unknown(f"check[{c}].user", "user", check.user, users)
 
     def each_user(self) -> list[User]:
-        """Every single user."""
-        return [single for user in self.users for single in user.each()]
+        """Every single user, those of the workload included."""
+        singles = [single for user in self.users for single in user.each()]
+        known = {user.name for user in singles}
+        recorded = () if self.workload is None else self.workload.users
+        return [*singles, *(User(name=name) for name in recorded if name not in known)]
+
+    def each_kind(self) -> list[Kind]:
+        """Every kind, those of the workload included."""
+        if self.workload is None:
+            return list(self.kinds)
+        known = {kind.name for kind in self.kinds}
+        lease_seconds = self.workload.lease_seconds
+        return [
+            *self.kinds,
+            *(
+                Kind(name=name, service=service, lease_seconds=lease_seconds)
+                for name, service in self.workload.services.items()
+                if name not in known
+            ),
+        ]
 
     def worker_classes(self) -> list[WorkerClass]:
-        """What each worker can take, in the order of their numbers."""
-        every = tuple(kind.name for kind in self.kinds)
-        if not self.workers:
-            return [WorkerClass(frozenset(every))] * self.runtime.workers
-        return [
-            WorkerClass(frozenset(every if table.kinds is None else table.kinds), table.users, table.steals)
-            for table in self.workers
-            for _ in range(table.count)
-        ]
+        """What each worker can take that is there at the beginning, in the order of their numbers."""
+        every = [kind.name for kind in self.each_kind()]
+        tables = self.workers or (Workers(count=self.runtime.workers),)
+        return [table.worker_class(every) for table in tables for _ in range(table.count)]
+
+    def _classes_ever(self) -> list[WorkerClass]:
+        every = [kind.name for kind in self.each_kind()]
+        added = [event.worker_class(every) for event in self.events if isinstance(event, AddWorkersEvent)]
+        return [*self.worker_classes(), *added]
 
     def settings(self) -> Settings:
         """What the cores need to know."""
@@ -254,7 +318,7 @@ class Scenario:
             ordering=self.runtime.ordering,
             critical_burst=self.runtime.critical_burst,
             stealing=self.runtime.stealing,
-            follows_counts=follows_counts(self.runtime.sharing, self.worker_classes(), self.runtime.stealing),
+            follows_counts=follows_counts(self.runtime.sharing, self._classes_ever(), self.runtime.stealing),
             limit=Limit(self.runtime.rate_limit, self.runtime.concurrency_max),
             admitted_max=self.runtime.admitted_max,
             admitted_per_user_max=self.runtime.admitted_per_user_max,
@@ -264,7 +328,7 @@ class Scenario:
             keep_completed_seconds=None,
             keep_failed_seconds=None,
             keep_cancelled_seconds=None,
-            kinds={kind.name: kind.settings() for kind in self.kinds},
+            kinds={kind.name: kind.settings() for kind in self.each_kind()},
             weights={user.name: user.weight for user in self.each_user()},
             user_limits={
                 user.name: limit
@@ -287,64 +351,3 @@ def _unknown(path: str, what: str, name: str | None, known: list[str]) -> Iterat
     if name is not None and name not in known:
         listed = ", ".join(known) or "none"
         yield f"{path} must name a {what} of this scenario ({listed}), got {name!r}{suggestion(name, known)}"
-
-
-# Reading a file
-
-
-def _tagged(converter: Any, tag: str, classes: dict[str, type[Any]]) -> Any:
-    """A hook for tables that say in one key which class they are."""
-
-    def hook(value: Any, _: object) -> Any:
-        if not isinstance(value, dict):
-            raise Faults(f" must be a table with {tag!r}, got {value!r}")
-        if tag not in value:
-            raise Faults(f".{tag} is missing")
-        name = value[tag]
-        if not isinstance(name, str) or name not in classes:
-            hint = suggestion(str(name), list(classes))
-            raise Faults(f".{tag} must be one of {', '.join(classes)}, got {name!r}{hint}")
-        return converter.structure({key: item for key, item in value.items() if key != tag}, classes[name])
-
-    return hook
-
-
-def _make_converter() -> Any:
-    converter = make_converter()
-    converter.register_structure_hook(Service, _tagged(converter, "distribution", SERVICES))
-    converter.register_structure_hook(Arrivals, _tagged(converter, "process", PROCESSES))
-    converter.register_structure_hook(TimedEvent, _tagged(converter, "action", ACTIONS))
-    return converter
-
-
-_converter = _make_converter()
-
-
-def parse_scenario(text: str) -> Scenario:
-    """The scenario that this TOML text describes.
-
-    >>> parse_scenario('name = "x"')
-    Traceback (most recent call last):
-    actors.errors.InvalidConfig: duration_seconds is missing
-    kind is missing
-    user is missing
-    """
-    try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        # A number of thousands of digits and lists in lists without end are beyond the parser, which says so in its way.
-        raise InvalidConfig(f"the file must be TOML: {error}") from None
-    return structure(_converter, data, Scenario)
-
-
-def load_scenario(path: str | Path) -> Scenario:
-    """The scenario in this file; InvalidConfig names the file and every fault in it."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidConfig(f"{path}: must be a readable scenario file: {error}") from None
-    try:
-        return parse_scenario(text)
-    except InvalidConfig as error:
-        lines = "\n".join(f"{path}: {line}" for line in str(error).split("\n"))
-        raise InvalidConfig(lines) from None

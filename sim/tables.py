@@ -4,19 +4,27 @@ from rich.markup import escape
 from rich.table import Table
 
 from actors.task import Status
+from actors.version import installed_version
+from sim.header import options_of
 from sim.invariants import Violation
 from sim.metrics import GroupMetrics
 from sim.observation import SimulationResult
+from sim.scenario import Scenario
 
-__all__ = ["checks_table", "header", "users_table", "verdict", "violation_line"]
+__all__ = ["checks_table", "header", "said_lines", "users_table", "verdict", "violation_line"]
 
 
-def header(result: SimulationResult) -> str:
-    """What was run: enough to run it again."""
-    return (
-        f"[bold]{escape(result.scenario)}[/]  seed {result.seed}, sharing {escape(result.sharing)}, "
-        f"ordering {escape(result.ordering)}, evenhand {result.version}"
-    )
+def header(scenario: Scenario) -> str:
+    """What is run, with every option that is set: enough to run it again."""
+    options = {name: value for name, value in options_of(scenario).items() if value not in (None, {}, ())}
+    said = ", ".join(f"{name} {_option(value)}" for name, value in options.items())
+    return f"[bold]{escape(scenario.name)}[/]  seed {scenario.seed}, evenhand {installed_version()}\n{escape(said)}"
+
+
+def _option(value: object) -> str:
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{name} {_option(item)}" for name, item in value.items()) + ")"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def users_table(result: SimulationResult) -> Table:
@@ -46,6 +54,11 @@ def checks_table(result: SimulationResult) -> Table:
             mark += " (expected to fail)"
         table.add_row(escape(check.name), number(check.value), number(check.limit), mark)
     return table
+
+
+def said_lines(result: SimulationResult) -> list[str]:
+    """What checks of one's own had to say."""
+    return [f"[red]{escape(check.name)}[/]: {escape(check.said)}" for check in result.checks if check.said]
 
 
 def violation_line(violation: Violation) -> str:

@@ -1,10 +1,8 @@
 """How simulated workers execute a run: they wait out a service time. The worker itself is the runtime's own."""
 
-from collections.abc import Mapping
-
 from actors.actor import Draw
 from actors.messages import Address, Finished, Run
-from sim.scenario import Kind
+from sim.service import ServiceTimes
 
 __all__ = ["SimulatedExecutor"]
 
@@ -14,15 +12,15 @@ class SimulatedExecutor:
 
     occupied = False
 
-    def __init__(self, worker: Address, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, worker: Address, times: ServiceTimes) -> None:
         self._worker = worker
-        self._kinds = kinds
+        self._times = times
 
     def start(self, run: Run, now: float, draw: Draw) -> float:
-        return now + self._kinds[run.kind].service.sample(draw("service", run.task_id, run.attempt))
+        return now + self._times.seconds(run, draw)
 
     def outcome(self, run: Run) -> Finished:
-        return Finished(task_id=run.task_id, token=run.token, worker_id=self._worker, outcome="completed")
+        return self._times.outcome(run, self._worker)
 
     def stop(self, run: Run) -> Finished:
         return Finished(task_id=run.task_id, token=run.token, worker_id=self._worker, outcome="cancelled")

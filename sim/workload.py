@@ -1,4 +1,4 @@
-"""A source of work: the actor that submits what one user's arrival processes call for.
+"""A source of work: the actor that submits what one user's arrival processes call for, or what was recorded.
 
 Arrival times and ids depend on the seed and the user alone, so that every policy is tried on the same work. A source
 submits at most `CREDIT` tasks before it looks up again: a burst of a million does not need a mailbox of a million.
@@ -9,15 +9,26 @@ from heapq import merge
 from random import Random
 from typing import Any
 
+import attrs
+
 from actors.actor import NEVER, Draw, Effects
 from actors.ids import derived_id
 from actors.messages import QUEUE, Accepted, Address, Failed, Refused, Submit, Wake
+from actors.retry import RetryPolicy
+from sim.jobs import Job
 from sim.processes import Arrivals
-from sim.scenario import Scenario, User
+from sim.replay import Workload
+from sim.scenario import Kind, Scenario, User
+from sim.service import payload_of
 
-__all__ = ["Source", "source_address"]
+__all__ = ["RECORDING", "Source", "recorded_submits", "source_address", "user_submits"]
 
 CREDIT = 1_000
+
+RECORDING: Address = "recording"
+"""Where the source of what was recorded is reached."""
+
+TimedSubmit = tuple[float, Submit]
 
 
 def source_address(user: str) -> Address:
@@ -26,17 +37,13 @@ def source_address(user: str) -> Address:
 
 
 class Source:
-    """The core of one user's source."""
+    """The core of one source: submits each in its time."""
 
     passive = False
 
-    def __init__(self, scenario: Scenario, user: User) -> None:
-        self._seed = scenario.seed
-        self._user = user.name
-        self._costs = {kind.name: kind.cost for kind in scenario.kinds}
-        self._arrivals = _merged(scenario, user)
-        self._next = next(self._arrivals, None)
-        self._number = 0
+    def __init__(self, submits: Iterator[TimedSubmit]) -> None:
+        self._submits = submits
+        self._next = next(submits, None)
 
     def start(self, now: float) -> Effects:
         effects = Effects()
@@ -56,25 +63,60 @@ class Source:
         return effects
 
     def _submit_due(self, now: float, effects: Effects) -> None:
+        """One user's at a time: as if each had a source of its own, so that a recording is replayed as it was run."""
         credit = CREDIT
-        while self._next is not None and self._next[0] <= now and credit:
-            at, _, arrivals = self._next
+        user = None if self._next is None else self._next[1].user
+        while self._next is not None and self._next[0] <= now and credit and self._next[1].user == user:
             credit -= 1
-            self._number += 1
-            submit = Submit(
-                id=derived_id(f"{self._seed}/{self._user}#{self._number}", at),
-                user=self._user,
-                kind=arrivals.kind,
-                priority=arrivals.priority,
-                cost=self._costs[arrivals.kind],
-                run_after=None if arrivals.delay_seconds is None else at + arrivals.delay_seconds,
-                expires_at=None if arrivals.expires_after_seconds is None else at + arrivals.expires_after_seconds,
-            )
-            effects.send(QUEUE, submit)
-            self._next = next(self._arrivals, None)
+            effects.send(QUEUE, self._next[1])
+            self._next = next(self._submits, None)
 
     def _set_timer(self, effects: Effects) -> None:
         effects.timer = self._next[0] if self._next is not None else NEVER
+
+
+def user_submits(scenario: Scenario, user: User) -> Iterator[TimedSubmit]:
+    """What a user's arrivals call for, in order of time."""
+    costs = {kind.name: kind.cost for kind in scenario.each_kind()}
+    for number, (at, _, arrivals) in enumerate(_merged(scenario, user), start=1):
+        submit = Submit(
+            id=derived_id(f"{scenario.seed}/{user.name}#{number}", at),
+            user=user.name,
+            kind=arrivals.kind,
+            priority=arrivals.priority,
+            cost=costs[arrivals.kind],
+            run_after=None if arrivals.delay_seconds is None else at + arrivals.delay_seconds,
+            expires_at=None if arrivals.expires_after_seconds is None else at + arrivals.expires_after_seconds,
+        )
+        yield at, submit
+
+
+def recorded_submits(scenario: Scenario, workload: Workload) -> Iterator[TimedSubmit]:
+    """What was recorded, in order of time; of the same time, in the order of the recording."""
+    kinds = {kind.name: kind for kind in scenario.each_kind()}
+    for number, job in enumerate(workload.jobs, start=1):
+        at = job.at_seconds
+        if at >= scenario.duration_seconds:
+            return
+        kind = kinds[job.kind]
+        submit = Submit(
+            id=derived_id(f"{scenario.seed}/{RECORDING}#{number}", at),
+            user=job.user,
+            kind=job.kind,
+            payload=payload_of(job),
+            priority=job.priority,
+            cost=job.cost if kind.cost is None else kind.cost,
+            retry=_retry(job, kind),
+            run_after=None if job.delay_seconds is None else at + job.delay_seconds,
+            expires_at=None if job.expires_after_seconds is None else at + job.expires_after_seconds,
+        )
+        yield at, submit
+
+
+def _retry(job: Job, kind: Kind) -> RetryPolicy | None:
+    if job.max_retries is None or job.max_retries == kind.max_retries:
+        return None
+    return attrs.evolve(kind.settings().retry, max_retries=job.max_retries)
 
 
 def _merged(scenario: Scenario, user: User) -> Iterator[tuple[float, int, Arrivals]]:

@@ -34,6 +34,7 @@ from actors.table import Notes
 from actors.worker import Worker
 from sim import At, Fixed, Kind, Runtime, Scenario, Simulation, User
 from sim.invariants import CANCEL, ONE_OUTCOME, Ledger
+from sim.service import ServiceTimes
 from sim.worker import SimulatedExecutor
 from tests.test_shard import CLIENT, Lone, enqueued, finished, granted, new_task, rebuilt
 from tests.test_simulation import Unreliable, scenarios, trace_of
@@ -173,7 +174,7 @@ def at_work(seconds: float = 5.0) -> Worker:
     worker = Worker(
         "worker/1",
         WorkerClass(frozenset(kinds)),
-        SimulatedExecutor("worker/1", kinds),
+        SimulatedExecutor("worker/1", ServiceTimes(kinds)),
         Table(),
         Notes("worker/1"),
     )

@@ -25,6 +25,7 @@ from sim import (
     User,
     Workers,
 )
+from sim.service import ServiceTimes
 from sim.worker import SimulatedExecutor
 
 KINDS = ("crawl", "mail")
@@ -113,7 +114,9 @@ def hire(simulation: Simulation) -> None:
         everything = WorkerClass(frozenset(KINDS))
         host.spawn(
             address,
-            lambda: Worker(address, everything, SimulatedExecutor(address, kinds), simulation.table, Notes(address)),
+            lambda: Worker(
+                address, everything, SimulatedExecutor(address, ServiceTimes(kinds)), simulation.table, Notes(address)
+            ),
         )
 
 

@@ -507,7 +507,7 @@ REFUSED: list[tuple[str, str]] = [
     (check('metric = "jain"\nat_most = 1\nexpect = "maybe"'), "check[0].expect must be one of pass, fail, got 'maybe'"),
     (
         event('action = "puase"'),
-        "event[0].action must be one of pause, resume, set_weight, set_limit, got 'puase' (did you mean 'pause'?)",
+        "event[0].action must be one of pause, resume, set_weight, set_limit, add_workers, retire_workers, got 'puase' (did you mean 'pause'?)",
     ),
     (
         event('action = "pause"\nuser = "alcie"'),

@@ -21,7 +21,6 @@ from actors import Priority
 from actors.policies.ordering import Aging, Arrival, OrderingPolicy, Strict
 from actors.trace import Admitted, Completed, Event, Started
 from sim import Exponential, Fixed, Kind, Poisson, Runtime, Scenario, User, simulate
-from sim.processes import Service
 
 # The theory
 
@@ -93,12 +92,12 @@ class Stream:
     """Arrivals of one class."""
 
     per_second: float
-    service: Service = Exponential(mean_seconds=1.0)
+    service: Fixed | Exponential = Exponential(mean_seconds=1.0)
     priority: Priority = Priority.NORMAL
 
     @property
     def mean_seconds(self) -> float:
-        return self.service.seconds if isinstance(self.service, Fixed) else self.service.mean_seconds
+        return self.service.mean_seconds
 
     @property
     def mean_square(self) -> float:

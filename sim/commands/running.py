@@ -1,0 +1,86 @@
+"""What the commands that run a scenario have in common: the header first, then the run, then what came of it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from actors.errors import InvalidConfig
+from sim.commands.progress import watched
+from sim.invariants import Observer
+from sim.observation import SimulationResult
+from sim.runner import simulate
+from sim.scenario import Scenario
+
+__all__ = ["FAILED", "PASSED", "run_and_report", "whole_number"]
+
+PASSED, FAILED = 0, 1
+
+_VIOLATIONS_SHOWN = 5
+
+
+def run_and_report(
+    scenario: Scenario, *, read_from: Path, trace: Path | None, as_json: bool, also: str | None = None
+) -> int:
+    """Say what is run, run it, and say what came of it, and what else there is to say: the exit status."""
+    if trace is not None and trace.exists() and trace.samefile(read_from):
+        raise InvalidConfig(f"--trace must be another file than the one that is read, got {trace}")
+    if not as_json:
+        _print_header(scenario)
+    with watched(scenario) as observers:
+        result = _simulate(scenario, observers, trace)
+    _print_json(result) if as_json else _print_tables(result, also)
+    return PASSED if result.passed else FAILED
+
+
+def whole_number(option: str, text: str | None, minimum: int) -> int | None:
+    """What an option says, if it is given; read here, because the parser takes 1.5 for a whole number, and rounds it."""
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = minimum - 1
+    if number < minimum:
+        raise InvalidConfig(f"{option} must be a whole number >= {minimum}, got {text}")
+    return number
+
+
+def _simulate(scenario: Scenario, observers: Sequence[Observer], trace: Path | None) -> SimulationResult:
+    if trace is None:
+        return simulate(scenario, observers=observers)
+    # A disk may be full when the file is opened, written or closed.
+    try:
+        with trace.open("wb") as output:
+            return simulate(scenario, observers=observers, trace=output)
+    except OSError as error:
+        raise InvalidConfig(f"--trace must be a file that can be written: {error}") from None
+
+
+def _print_header(scenario: Scenario) -> None:
+    from rich.console import Console
+
+    from sim.tables import header
+
+    # Not broken into lines: it is there to be found and copied.
+    Console(highlight=False).print(header(scenario), soft_wrap=True)
+
+
+def _print_json(result: SimulationResult) -> None:
+    print(json.dumps(result.as_json(), indent=2))
+
+
+def _print_tables(result: SimulationResult, also: str | None) -> None:
+    from rich.console import Console
+
+    from sim.tables import checks_table, said_lines, users_table, verdict, violation_line
+
+    console = Console(highlight=False)
+    console.print(users_table(result))
+    if also is not None:
+        console.print(also, markup=False, soft_wrap=True)
+    console.print(checks_table(result))
+    for line in said_lines(result):
+        console.print(line)
+    for violation in result.violations[:_VIOLATIONS_SHOWN]:
+        console.print(violation_line(violation))
+    console.print(verdict(result))
