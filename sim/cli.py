@@ -127,11 +127,13 @@ def _print_json(result: SimulationResult) -> None:
 def _print_tables(result: SimulationResult) -> None:
     from rich.console import Console
 
-    from sim.tables import checks_table, header, users_table, verdict, violation_line
+    from sim.tables import checks_table, faults_table, header, users_table, verdict, violation_line
 
     console = Console(highlight=False)
     console.print(header(result))
     console.print(users_table(result))
+    if result.faults:
+        console.print(faults_table(result))
     console.print(checks_table(result))
     for violation in result.violations[:5]:
         console.print(violation_line(violation))

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from actors.actor import keyed_draw
 from actors.context import CURRENT_WORKER, Context
 from actors.engine import Engine
+from actors.errors import InvalidConfig
 from actors.execution import HandlerExecutor
 from actors.handlers import Handler, Handlers
 from actors.messages import worker_address
@@ -45,6 +46,8 @@ def simulate_fully(
     >>> simulate_fully(scenario).trace_sha256 == simulate(scenario).trace_sha256
     True
     """
+    if scenario.faults:
+        raise InvalidConfig("fault must not be in a scenario that is simulated fully: the cores alone have faults")
     began = time.perf_counter()
     full = _FullSimulation(scenario, observers, trace)
     run_deterministically(full.run, clock=full.clock, seed=scheduling_seed)

@@ -35,6 +35,7 @@ from actors.trace import (
     DeadLettered,
     Event,
     Extended,
+    FaultInjected,
     Recovered,
     Released,
     ReportRefused,
@@ -130,6 +131,9 @@ class Ledger:
     def on_event(self, event: Event) -> None:
         handler = _HANDLERS.get(type(event))
         if handler is None:
+            if type(event) is FaultInjected and event.fault == "stop":
+                # The worker retires, and is free or not until it is given something again.
+                self._silent.add(event.target)
             self._restrictions.on_event(event)
             return
         if self._delayed:

@@ -14,7 +14,9 @@ from actors.policies import ORDERING, SHARING
 from actors.table import Table
 from actors.trace import Event, Header, TraceWriter
 from actors.version import installed_version
+from sim.injection import FaultCount
 from sim.invariants import Ledger, Observer, Violation
+from sim.liveness import EVERYTHING_ENDS, unended
 from sim.metrics import GroupMetrics, Metrics
 from sim.scenario import Check, Scenario
 
@@ -64,6 +66,8 @@ class SimulationResult:
     stolen: int
     recovered: int
     zombies: int
+    faults: tuple[FaultCount, ...]
+    """How often each fault of the scenario happened."""
     violations: tuple[Violation, ...]
     """The first invariants that were broken, with what happened."""
     table: Table = attrs.field(repr=False)
@@ -114,9 +118,16 @@ class Observation:
         for observer in self._observers:
             observer.on_quiet(now)
 
-    def result(self, wall_seconds: float = 0.0) -> SimulationResult:
-        """What the run came to so far."""
-        checks = (*self._invariant_results(), *(self._check_result(check) for check in self._scenario.checks))
+    def result(self, wall_seconds: float = 0.0, faults: tuple[FaultCount, ...] = ()) -> SimulationResult:
+        """What the run came to so far, with these faults."""
+        left = unended(self._table, self._last_at)
+        liveness = CheckResult(name=EVERYTHING_ENDS, passed=not left, value=len(left), limit=0)
+        checks = (
+            *self._invariant_results(),
+            *([liveness] if self._scenario.liveness else []),
+            *_faults_that_must_fire(self._scenario, faults),
+            *(self._check_result(check) for check in self._scenario.checks),
+        )
         runtime = self._scenario.runtime
         return SimulationResult(
             scenario=self._scenario.name,
@@ -137,7 +148,8 @@ class Observation:
             stolen=self.metrics.overall().stolen,
             recovered=self.metrics.recovered,
             zombies=self.metrics.zombies,
-            violations=tuple(self.ledger.violations),
+            faults=faults,
+            violations=(*self.ledger.violations, *(left if self._scenario.liveness else ())),
             table=self._table,
         )
 
@@ -166,6 +178,20 @@ class Observation:
             assert check.at_least is not None, "a check has one limit"
             limit, passed = check.at_least, value is not None and value >= check.at_least
         return CheckResult(name=check.name, passed=passed, value=value, limit=limit, expect=check.expect)
+
+
+def _faults_that_must_fire(scenario: Scenario, faults: tuple[FaultCount, ...]) -> list[CheckResult]:
+    """A scenario whose faults never happened shows nothing."""
+    return [
+        CheckResult(
+            name=f"fault[{number}] {count.fault} fires",
+            passed=count.fired >= fault.fires_min,
+            value=count.fired,
+            limit=fault.fires_min,
+        )
+        for number, (fault, count) in enumerate(zip(scenario.faults, faults, strict=True))
+        if fault.fires_min
+    ]
 
 
 def _header(scenario: Scenario) -> Header:

@@ -14,7 +14,7 @@ import attrs
 from actors.config import Faults, KindSettings, Settings, make_converter, structure
 from actors.errors import InvalidConfig
 from actors.limits import Limit
-from actors.messages import WorkerClass
+from actors.messages import QUEUE, SCHEDULER, SUPERVISOR, Address, WorkerClass, shard_address, worker_address
 from actors.policies import suggestion
 from actors.policies.fair import WeightedFair
 from actors.policies.ordering import Aging, OrderingPolicy
@@ -22,14 +22,26 @@ from actors.policies.sharing import SharingPolicy, follows_counts
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
-from actors.validators import finite, greater_than, is_finite, one_of, or_none, printable, user_name_fault, whole
-from sim.operator import ACTIONS, TimedEvent
+from actors.validators import (
+    between,
+    finite,
+    greater_than,
+    is_finite,
+    one_of,
+    or_none,
+    printable,
+    user_name_fault,
+    whole,
+)
+from sim.faults import FAULTS, Fault, mistakes
+from sim.operator import ACTIONS, OPERATOR, TimedEvent
 from sim.processes import PROCESSES, SERVICES, Arrivals, Service
 
 __all__ = [
     "METRICS",
     "Check",
     "Kind",
+    "Retry",
     "Runtime",
     "Scenario",
     "User",
@@ -56,6 +68,16 @@ METRICS = (
 
 
 @attrs.frozen(kw_only=True)
+class Retry:
+    """When a failed execution is tried again: see `RetryPolicy`, whose defaults these are."""
+
+    base_seconds: float = attrs.field(default=10.0, validator=finite(0))
+    factor: float = attrs.field(default=2.0, validator=finite(1))
+    max_seconds: float = attrs.field(default=21600.0, validator=finite(0))
+    jitter: float = attrs.field(default=0.2, validator=between(0, 1))
+
+
+@attrs.frozen(kw_only=True)
 class Kind:
     """A kind of work."""
 
@@ -68,6 +90,8 @@ class Kind:
     """When an execution is cut off as failed; off unless given."""
     max_retries: int = attrs.field(default=3, validator=whole(0))
     """Executions after the first."""
+    retry: Retry = Retry()
+    """When they come."""
     cost: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """The seconds that fairness charges; the running mean of the kind unless given."""
     rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
@@ -80,7 +104,7 @@ class Kind:
         return KindSettings(
             lease_seconds=self.lease_seconds,
             timeout_seconds=self.timeout_seconds,
-            retry=RetryPolicy(max_retries=self.max_retries),
+            retry=RetryPolicy(max_retries=self.max_retries, **attrs.asdict(self.retry)),
             limit=Limit(self.rate_limit, self.concurrency_max),
         )
 
@@ -140,6 +164,8 @@ class Runtime:
     sharing: SharingPolicy = WeightedFair()
     ordering: OrderingPolicy = Aging()
     critical_burst: int | None = attrs.field(default=16, validator=or_none(whole(1)))
+    poison_after: int = attrs.field(default=3, validator=whole(1))
+    """Workers a task may take down before it is dead-lettered."""
     stealing: str = attrs.field(default="longest", validator=one_of(STEALING))
     rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """Starts a second, over everything."""
@@ -208,10 +234,17 @@ class Scenario:
     """Who runs it, where that is not `runtime.workers` workers for everything."""
     events: tuple[TimedEvent, ...] = attrs.field(default=(), metadata={"key": "event"})
     """What an operator does on the way."""
+    faults: tuple[Fault, ...] = attrs.field(default=(), metadata={"key": "fault"})
+    """What goes wrong."""
+    liveness: bool = False
+    """Whether every fault has an end and everything must end after them; else the run is judged for safety alone."""
     checks: tuple[Check, ...] = attrs.field(default=(), metadata={"key": "check"})
 
     def __attrs_post_init__(self) -> None:
-        if faults := [*self._repeated_names(), *self._unknown_names()]:
+        untimed_kinds = [kind.name for kind in self.kinds if kind.timeout_seconds is None]
+        addresses = self.addresses() if self.faults else []
+        wrong = mistakes(self.faults, self.liveness, addresses, untimed_kinds)
+        if faults := [*self._repeated_names(), *self._unknown_names(), *wrong]:
             raise InvalidConfig("\n".join(faults))
 
     def _repeated_names(self) -> Iterator[str]:
@@ -229,12 +262,21 @@ class Scenario:
         for e, event in enumerate(self.events):
             yield from _unknown(f"event[{e}].kind", "kind", event.kind, kinds)
             yield from _unknown(f"event[{e}].user", "user", event.user, users)
+        for f, fault in enumerate(self.faults):
+            yield from _unknown(f"fault[{f}].kind", "kind", getattr(fault, "kind", None), kinds)
+            yield from _unknown(f"fault[{f}].user", "user", getattr(fault, "user", None), users)
         for c, check in enumerate(self.checks):
             yield from _unknown(f"check[{c}].user", "user", check.user, users)
 
     def each_user(self) -> list[User]:
         """Every single user."""
         return [single for user in self.users for single in user.each()]
+
+    def addresses(self) -> list[Address]:
+        """Every actor that there may be, but those that submit."""
+        shards = [shard_address(user.name) for user in self.each_user()]
+        workers = [worker_address(number) for number in range(1, len(self.worker_classes()) + 1)]
+        return [QUEUE, SCHEDULER, SUPERVISOR, OPERATOR, *shards, *workers]
 
     def worker_classes(self) -> list[WorkerClass]:
         """What each worker can take, in the order of their numbers."""
@@ -253,6 +295,7 @@ class Scenario:
             sharing=self.runtime.sharing,
             ordering=self.runtime.ordering,
             critical_burst=self.runtime.critical_burst,
+            poison_after=self.runtime.poison_after,
             stealing=self.runtime.stealing,
             follows_counts=follows_counts(self.runtime.sharing, self.worker_classes(), self.runtime.stealing),
             limit=Limit(self.runtime.rate_limit, self.runtime.concurrency_max),
@@ -314,6 +357,7 @@ def _make_converter() -> Any:
     converter.register_structure_hook(Service, _tagged(converter, "distribution", SERVICES))
     converter.register_structure_hook(Arrivals, _tagged(converter, "process", PROCESSES))
     converter.register_structure_hook(TimedEvent, _tagged(converter, "action", ACTIONS))
+    converter.register_structure_hook(Fault, _tagged(converter, "fault", FAULTS))
     return converter
 
 

@@ -8,7 +8,7 @@ from sim.invariants import Violation
 from sim.metrics import GroupMetrics
 from sim.observation import SimulationResult
 
-__all__ = ["checks_table", "header", "users_table", "verdict", "violation_line"]
+__all__ = ["checks_table", "faults_table", "header", "users_table", "verdict", "violation_line"]
 
 
 def header(result: SimulationResult) -> str:
@@ -45,6 +45,17 @@ def checks_table(result: SimulationResult) -> Table:
         if check.expect == "fail":
             mark += " (expected to fail)"
         table.add_row(escape(check.name), number(check.value), number(check.limit), mark)
+    return table
+
+
+def faults_table(result: SimulationResult) -> Table:
+    """A row a fault."""
+    table = Table(title="faults", title_justify="left")
+    table.add_column("fault")
+    table.add_column("target")
+    table.add_column("fired", justify="right")
+    for fault in result.faults:
+        table.add_row(fault.fault, escape(fault.target), number(fault.fired))
     return table
 
 
