@@ -139,9 +139,10 @@ class Scheduler:
     # What shards say
 
     def _ready(self, message: Ready, now: float, effects: Effects) -> None:
-        if message.epoch == self._epoch:
+        # A shard that crashed on the resync says what it has ready when it is rebuilt: only its answer says what runs.
+        if message.epoch == self._epoch and message.running is not None:
             self._awaited.discard(shard_address(message.user))
-            if message.running is not None and (lost := self._open) is not None and lost.user == message.user:
+            if (lost := self._open) is not None and lost.user == message.user:
                 # A shard that answers a resync has answered every grant before it, unless that was lost in a crash.
                 self._open = None
                 self._unused(lost, effects)

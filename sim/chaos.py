@@ -115,9 +115,10 @@ class Chaos:
         self._plan(fault.until_seconds, self._restore)
 
     def _give_order(self, number: int, count: int) -> None:
-        """Change something, once what was paused the last time goes on."""
-        for key in [key for key in self._restoring if key.startswith("pause")]:
-            self._order(self._restoring.pop(key))
+        """Change something; or, if something is paused, let it go on: both at once would meet on their way."""
+        if paused := [key for key in self._restoring if key.startswith("pause")]:
+            self._order(self._restoring.pop(paused[0]))
+            return
 
         def draw(what: str, choices: Any) -> Any:
             return choices[int(self._injection.draw(number, what, "", count) * len(choices))]

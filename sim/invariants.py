@@ -120,8 +120,11 @@ class Ledger:
         self._restrictions = Restrictions(settings, workers)
         self._busy: dict[str, str] = {}
         """Each busy worker, and what it runs."""
-        self._silent: set[str] = set()
-        """Workers whose task was recovered: free or not, nobody knows until they speak or are given another."""
+        self._silent: dict[str, tuple[str, int]] = {}
+        """Workers whose task was recovered, with its old token: free or not, nobody knows until they report it or are
+        given another."""
+        self._retired: set[str] = set()
+        """Workers that were told to retire, until they are given something again."""
         self._ready = 0
         self._running = 0
         self._ended = 0
@@ -132,8 +135,7 @@ class Ledger:
         handler = _HANDLERS.get(type(event))
         if handler is None:
             if type(event) is FaultInjected and event.fault == "stop":
-                # The worker retires, and is free or not until it is given something again.
-                self._silent.add(event.target)
+                self._retired.add(event.target)
             self._restrictions.on_event(event)
             return
         if self._delayed:
@@ -144,7 +146,7 @@ class Ledger:
         entry = self.entries.get(event.task)  # type: ignore[union-attr]
         if entry is None and type(event) is ReportRefused and event.status == "unknown" and self._removed:
             # A zombie of a task that was removed: nobody knows the task's name any more.
-            self._silent.discard(event.worker or "")
+            self._silent.pop(event.worker or "", None)
         elif entry is None:
             self._broken(ONE_OUTCOME, event.at, f"{event} is about a task that was never admitted")
         else:
@@ -169,7 +171,7 @@ class Ledger:
         idle = {
             worker_class: worker
             for worker, worker_class in self._workers.items()
-            if worker not in self._busy and worker not in self._silent
+            if worker not in self._busy and worker not in self._silent and worker not in self._retired
         }
         for user, shard in self.shards.items():
             for kind in shard.ready_kinds:
@@ -206,7 +208,8 @@ class Ledger:
         if entry.executions > 1 + entry.max_retries:
             self._broken(EXECUTIONS, event.at, f"{event.task} ran {entry.executions} times of {1 + entry.max_retries}")
         self._busy[event.worker] = event.task
-        self._silent.discard(event.worker)
+        self._silent.pop(event.worker, None)
+        self._retired.discard(event.worker)
         self._running += 1
         self._leave(entry)
 
@@ -242,7 +245,7 @@ class Ledger:
         if entry.state != "running" or event.token <= entry.token:
             self._broken(FENCING, event.at, f"{event.task} was recovered with token {event.token} after {entry.token}")
             return
-        self._fall_silent(event)
+        self._fall_silent(event, entry)
         self._stop_running(entry)
         entry.troubled = True
         entry.token = event.token
@@ -259,7 +262,7 @@ class Ledger:
             self._broken(_unless_ended(entry), event.at, f"{event.task} was requeued while {entry.state}")
             return
         if entry.state == "running":
-            self._fall_silent(event)
+            self._fall_silent(event, entry)
             self._stop_running(entry)
         else:
             self._ended -= 1
@@ -285,8 +288,8 @@ class Ledger:
     def _report_refused(self, event: ReportRefused, entry: Entry) -> None:
         if entry.state == "running" and event.token == entry.token:
             self._broken(OLD_TOKENS, event.at, f"{event.task}: the owner's own report was refused")
-        if event.worker is not None:
-            self._silent.discard(event.worker)
+        if event.worker is not None and self._silent.get(event.worker) == (event.task, event.token):
+            del self._silent[event.worker]
 
     def _swept(self, event: Swept, entry: Entry) -> None:
         if entry.state in ("waiting", "running"):
@@ -318,10 +321,10 @@ class Ledger:
         self._running -= 1
         self._restrictions.ended(entry.user, entry.kind)
 
-    def _fall_silent(self, event: Any) -> None:
+    def _fall_silent(self, event: Any, entry: Entry) -> None:
         if self._busy.get(event.worker) == event.task:
             del self._busy[event.worker]
-            self._silent.add(event.worker)
+            self._silent[event.worker] = (event.task, entry.token)
 
     def _end(self, entry: Entry, state: str) -> None:
         entry.state = state
@@ -332,7 +335,7 @@ class Ledger:
             self._end_waiting(event, entry, state)
         elif event.outcome == "recovered":
             if self._check_owner(event, entry):
-                self._fall_silent(event)
+                self._fall_silent(event, entry)
                 self._stop_running(entry)
                 self._end(entry, state)
         elif self._stop(event, entry):
