@@ -253,6 +253,8 @@ class Ledger:
 
     def _released(self, event: Released, entry: Entry) -> None:
         if self._stop(event, entry):
+            # Only a worker that retires gives a task back.
+            self._retired.add(event.worker)
             entry.executions -= 1
             entry.troubled = True
             self._wait(entry, None, event.at)
