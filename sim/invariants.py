@@ -112,6 +112,9 @@ class Ledger:
         self.counts = dict.fromkeys(INVARIANTS, 0)
         """How often each invariant was broken."""
         self.shards: dict[str, _Shard] = {}
+        self.occupied: Callable[[Address], bool] = lambda worker: False
+        """Whether a worker is at work of which the trace says nothing: a run that came twice, and to one that had crashed on
+        the first. Only faults bring that about."""
         self.touched: dict[str, None] = {}
         """Users whose number of ready tasks changed since the last quiet instant."""
         self._settings = settings
@@ -171,7 +174,7 @@ class Ledger:
         idle = {
             worker_class: worker
             for worker, worker_class in self._workers.items()
-            if worker not in self._busy and worker not in self._silent and worker not in self._retired
+            if not (worker in self._busy or worker in self._silent or worker in self._retired or self.occupied(worker))
         }
         for user, shard in self.shards.items():
             for kind in shard.ready_kinds:
@@ -285,6 +288,8 @@ class Ledger:
     def _cancelled(self, event: Cancelled, entry: Entry) -> None:
         if event.worker is not None and not entry.unwanted:
             self._broken(CANCEL, event.at, f"{event.task} was cancelled while it ran and nobody asked")
+        if event.worker is not None and event.outcome == "released":
+            self._retired.add(event.worker)
         self._end_without_result(event, entry, "cancelled")
 
     def _report_refused(self, event: ReportRefused, entry: Entry) -> None:

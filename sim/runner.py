@@ -78,6 +78,8 @@ class Simulation:
         self.host = Host(self.table, draw, observe=observe, gate=gate, journal=journal, supervision=TREE)
         self._populate(settings, workers)
         self._chaos = Chaos(scenario, self.host, self._injection, self._gate)
+        if scenario.faults:
+            self.ledger.occupied = self._is_at_work
 
     def run(self, until: float = NEVER) -> None:
         """Drain, let the observers look, jump to the next timer or fault; until there is none, or none by that time."""
@@ -108,6 +110,10 @@ class Simulation:
     def result(self, wall_seconds: float = 0.0) -> SimulationResult:
         """What the run came to so far."""
         return self._observation.result(wall_seconds, self._injection.counts())
+
+    def _is_at_work(self, worker: Address) -> bool:
+        core = self.host.core(worker)
+        return isinstance(core, Worker) and core.owes_report
 
     def _populate(self, settings: Settings, workers: Mapping[Address, WorkerClass]) -> None:
         table = self.table
