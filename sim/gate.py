@@ -180,8 +180,11 @@ class FaultGate:
             elif isinstance(mark.fault, Zombie) and self._fire(mark, message.task_id):
                 # By itself, for its worker was long given up: what it does next is not held back by this.
                 return [(mark.fault.leases_late * mark.lease_seconds, envelope)]
-            elif isinstance(mark.fault, WorkerCrash) and self._injection.may_crash(sender, now):
-                self._fire(mark, message.task_id)
+            elif (
+                isinstance(mark.fault, WorkerCrash)
+                and self._injection.may_crash(sender, now)
+                and self._fire(mark, message.task_id)
+            ):
                 return [(0.0, (HOST, sender, CrashNow())), (0.0, envelope)]
         if type(message) is Finished:
             self._marks.pop((message.task_id, message.token), None)
