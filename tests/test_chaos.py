@@ -16,6 +16,7 @@ from actors.trace import (
     Paused,
     Released,
     Relimited,
+    ReportRefused,
     Resumed,
     Reweighted,
     Started,
@@ -24,6 +25,7 @@ from actors.trace import (
 from sim import (
     ClockJump,
     Crash,
+    Delay,
     Exponential,
     FixedRate,
     Kind,
@@ -74,6 +76,15 @@ def test_a_leap_takes_the_run_so_much_longer() -> None:
     times = [event.at for event in events]
     assert times == sorted(times)
     assert not [at for at in times if 10.0 < at < 1010.0]
+
+
+def test_what_is_late_when_the_clock_leaps_is_overtaken_by_nobody() -> None:
+    late = Delay(messages=("Finished", "Beat"), seconds=2.0, probability=0.5, until_seconds=40.0)
+    for seed in range(10):
+        # A report that overtook a beat would have the owner's beat refused.
+        _, events = run(busy(late, ClockJump(seconds=30.0, until_seconds=40.0, times=5), seed=seed, max_retries=9))
+        refused = [event for event in events if isinstance(event, ReportRefused) and event.worker is None]
+        assert not [event for event in refused if event.token == event.current_token]
 
 
 def test_everybody_who_matches_crashes_at_that_time() -> None:

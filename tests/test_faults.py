@@ -191,6 +191,13 @@ def test_a_poisonous_task_is_contained_and_others_are_unaffected() -> None:
     assert result.faults[0].fired == 40
 
 
+def test_a_task_is_poisonous_or_it_is_not() -> None:
+    scenario = attrs.evolve(one_kind(Poison(probability=0.5), max_retries=9), runtime=Runtime(poison_after=2))
+    result = simulate(scenario)
+    ends = Counter((task.status, task.attempts) for task in result.table)
+    assert set(ends) == {(Status.FAILED, 2), (Status.COMPLETED, 1)}
+
+
 @pytest.mark.parametrize(("jitter", "together"), [(0.0, 40), (0.5, 1)])
 def test_a_herd_is_spread_by_jitter(jitter: float, together: int) -> None:
     herd = Fail(until_seconds=0.5, probability=1.0)
