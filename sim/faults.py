@@ -109,7 +109,7 @@ class _Chance(_Fault):
         return self.from_seconds <= now and (self.until_seconds is None or now < self.until_seconds)
 
 
-def _check_window(fault: "TimedFault | _Chance") -> None:
+def _check_window(fault: "TimedFault | _Chance | Reconfigure") -> None:
     if fault.until_seconds is not None and fault.until_seconds <= fault.from_seconds:
         limits = f"{fault.from_seconds:g}, got {fault.until_seconds:g}"
         raise InvalidConfig(f"until_seconds must be after from_seconds, which is {limits}")
@@ -151,9 +151,7 @@ class Reconfigure(_Fault):
     every_seconds: float = attrs.field(default=1.0, validator=greater_than(0))
 
     def __attrs_post_init__(self) -> None:
-        if self.until_seconds <= self.from_seconds:
-            limits = f"{self.from_seconds:g}, got {self.until_seconds:g}"
-            raise InvalidConfig(f"until_seconds must be after from_seconds, which is {limits}")
+        _check_window(self)
 
 
 # By chance: messages
@@ -182,6 +180,11 @@ class Delay(MessageFault):
     seconds: float = attrs.field(validator=greater_than(0))
     seconds_max: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """With this, each delay is drawn between the two."""
+
+    def __attrs_post_init__(self) -> None:
+        _check_window(self)
+        if self.seconds_max is not None and self.seconds_max < self.seconds:
+            raise InvalidConfig(f"seconds_max must be at least seconds, {self.seconds:g}, got {self.seconds_max:g}")
 
 
 @attrs.frozen(kw_only=True)

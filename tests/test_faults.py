@@ -346,6 +346,14 @@ def test_a_fault_is_read_from_a_file() -> None:
             'fault = "fail"\nfrom_seconds = 5\nuntil_seconds = 5',
             "fault[0].until_seconds must be after from_seconds, which is 5, got 5",
         ),
+        (
+            'fault = "delay"\nseconds = 3\nseconds_max = 2\nuntil_seconds = 9',
+            "fault[0].seconds_max must be at least seconds, 3, got 2",
+        ),
+        (
+            'fault = "reconfigure"\nfrom_seconds = 5\nuntil_seconds = 4',
+            "fault[0].until_seconds must be after from_seconds, which is 5, got 4",
+        ),
         ('fault = "fail"\nprobability = 2\nuntil_seconds = 1', "fault[0].probability must be between 0 and 1, got 2"),
         (
             'fault = "fail"\nuser = "alcie"\nuntil_seconds = 1',
