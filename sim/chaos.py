@@ -145,8 +145,10 @@ class Chaos:
         self._restoring[what] = restoring
 
     def _restore(self) -> None:
+        """One order after the other, each when all that followed from the last is done: a grant that one of them brought about
+        could meet the next on its way."""
         for order in self._restoring.values():
-            self._order(order)
+            self._plan(self._host.now, partial(self._order, order))
         self._restoring.clear()
 
     def _order(self, order: Any) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "COVERED",
     "FAULTS",
     "CancelRace",
+    "ChanceFault",
     "ClockJump",
     "Crash",
     "CrashOnMessage",
@@ -93,11 +94,13 @@ class TimedFault(_Fault):
 
 
 @attrs.frozen(kw_only=True)
-class _Chance(_Fault):
+class ChanceFault(_Fault):
+    """Takes its chances, one for each message or execution that it is about."""
+
     from_seconds: float = attrs.field(default=0.0, validator=finite(0))
     until_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
     probability: float = attrs.field(default=1.0, validator=between(0, 1))
-    """For each message or execution that it is about."""
+    """Of each chance."""
     fires_max: int | None = attrs.field(default=None, validator=or_none(whole(1)))
     """How often it happens at most."""
 
@@ -109,7 +112,7 @@ class _Chance(_Fault):
         return self.from_seconds <= now and (self.until_seconds is None or now < self.until_seconds)
 
 
-def _check_window(fault: "TimedFault | _Chance | Reconfigure") -> None:
+def _check_window(fault: "TimedFault | ChanceFault | Reconfigure") -> None:
     if fault.until_seconds is not None and fault.until_seconds <= fault.from_seconds:
         limits = f"{fault.from_seconds:g}, got {fault.until_seconds:g}"
         raise InvalidConfig(f"until_seconds must be after from_seconds, which is {limits}")
@@ -158,7 +161,7 @@ class Reconfigure(_Fault):
 
 
 @attrs.frozen(kw_only=True)
-class MessageFault(_Chance):
+class MessageFault(ChanceFault):
     """About messages to or from a target."""
 
     target: str = attrs.field(default="*", validator=printable)
@@ -210,7 +213,7 @@ RACES = ("claim", "run", "completion", "retry")
 
 
 @attrs.frozen(kw_only=True)
-class CancelRace(_Chance):
+class CancelRace(ChanceFault):
     """A cancel races with a claim, with the run that was claimed, with its report, or with its retry."""
 
     against: str = attrs.field(validator=one_of(RACES))
@@ -218,7 +221,7 @@ class CancelRace(_Chance):
 
 
 @attrs.frozen(kw_only=True)
-class StealRace(_Chance):
+class StealRace(ChanceFault):
     """What a worker is about to steal is cancelled before its grant arrives."""
 
     user: str | None = None
@@ -228,7 +231,7 @@ class StealRace(_Chance):
 
 
 @attrs.frozen(kw_only=True)
-class RunFault(_Chance):
+class RunFault(ChanceFault):
     """About executions of a user's or a kind's tasks by some workers."""
 
     target: str = attrs.field(default="worker/*", validator=printable)
@@ -358,7 +361,7 @@ def mistakes(
             for kind in untimed_kinds:
                 if fault.kind in (None, kind):
                     yield f"{path} must be of kinds with a timeout_seconds, or it hangs for ever: {kind!r} has none"
-        if liveness and isinstance(fault, _Chance) and fault.until_seconds is None:
+        if liveness and isinstance(fault, ChanceFault) and fault.until_seconds is None:
             yield f"{path}.until_seconds must be given where liveness is true: every fault must end"
         if liveness and isinstance(fault, Stop) and fault.back_after_seconds is None:
             yield f"{path}.back_after_seconds must be given where liveness is true: every fault must end"

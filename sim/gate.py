@@ -59,6 +59,7 @@ class FaultGate:
         self._injection = injection
         self._table = table
         self._faults: Any = injection.faults
+        """Of whichever class those are whose numbers stand below."""
         self._crashing = injection.of(CrashOnMessage)
         self._touching = injection.of(Drop, Delay, Duplicate)
         self._racing = injection.of(CancelRace, StealRace)
@@ -73,6 +74,7 @@ class FaultGate:
         self._held: dict[tuple[Address, Address], float] = {}
         """Until when a sender's messages to a receiver are held back."""
         self._late_until = 0.0
+        """When the last message arrives that is late and that no lease covers."""
 
     def under_way(self, now: float) -> bool:
         """Whether a message that the runtime waits for is late: then no instant is quiet."""

@@ -13,7 +13,7 @@ from actors.actor import Draw
 from actors.messages import Address
 from actors.table import Table
 from actors.trace import Event, FaultInjected
-from sim.faults import Fault, name_of
+from sim.faults import ChanceFault, Fault, name_of
 
 __all__ = ["FaultCount", "InjectedCrash", "Injection"]
 
@@ -69,11 +69,11 @@ class Injection:
     def strikes(self, number: int, about: str, count: int) -> bool:
         """Whether a fault that takes its chances takes this one."""
         fault = self.faults[number]
-        probability: float = fault.probability  # type: ignore[union-attr]
+        assert isinstance(fault, ChanceFault), "timed faults take no chances"
         return (
-            fault.is_open(self._now())  # type: ignore[union-attr]
+            fault.is_open(self._now())
             and not self._is_spent(number)
-            and (probability >= 1 or self.draw(number, "strikes", about, count) < probability)
+            and (fault.probability >= 1 or self.draw(number, "strikes", about, count) < fault.probability)
         )
 
     def fire(self, number: int, target: str) -> bool:
