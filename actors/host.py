@@ -45,7 +45,10 @@ class Gate(Protocol):
     """Where faults get in: sees what is about to happen and says what happens instead."""
 
     def envelopes(self, envelope: Envelope, now: float) -> Sequence[tuple[float, Envelope]]:
-        """What to deliver in place of this, each with a delay in seconds; nothing drops it."""
+        """What to deliver in place of this, each with a delay in seconds; nothing drops it. Wake-ups are shown too.
+
+        What this raises is a crash of the receiver on that message.
+        """
 
     def timer(self, address: Address, at: float, now: float) -> float:
         """When the actor is woken in place of `at`."""
@@ -200,8 +203,11 @@ class Host:
         _, _, _, target = heappop(self._timer_heap)
         if not isinstance(target, str):
             self._deliver(target)
+            return
+        del self._timers[target]
+        if self._gate is not None:
+            self._deliver_through_gate(self._gate, (HOST, target, _WAKE))
         else:
-            del self._timers[target]
             self._deliver((HOST, target, _WAKE))
 
     def release(self, envelopes: Iterable[Envelope]) -> None:
@@ -221,7 +227,12 @@ class Host:
         self._posts += 1
 
     def _deliver_through_gate(self, gate: Gate, envelope: Envelope) -> None:
-        for delay_seconds, substitute in gate.envelopes(envelope, self.now):
+        try:
+            substitutes = gate.envelopes(envelope, self.now)
+        except Exception as error:
+            self._contain(envelope, error)
+            return
+        for delay_seconds, substitute in substitutes:
             if delay_seconds > 0:
                 self._push_timer(self.now + delay_seconds, substitute[1], substitute)
             else:

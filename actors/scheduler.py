@@ -140,6 +140,7 @@ class Scheduler:
     # What shards say
 
     def _ready(self, message: Ready, now: float, effects: Effects) -> None:
+        # A shard that crashed on the resync says what it has ready when it is rebuilt: only its answer says what runs.
         if message.running is not None:
             if message.epoch == self._epoch:
                 self._awaited.discard(shard_address(message.user))

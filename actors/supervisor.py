@@ -5,8 +5,13 @@ order in which they end, and finding the stuck ones costs O(stuck + kinds). A be
 line. The supervisor only has to look in time: when the first lease ends, or earlier. A shard tells it of a lease if none
 of that kind was there before; of any other it will know when it looks. The shard has the last word on a lease that has run
 out, because a beat may be under way.
+
+After a stall (a suspended process, a clock that leapt) everybody's timers are late, and they fire in the order in which they
+were due. So the supervisor looks as of the time at which it was to look, and not as of now: leases that ran out since have
+beats that are due before them.
 """
 
+import math
 from typing import Any
 
 from actors.actor import NEVER, Draw, Effects
@@ -30,7 +35,8 @@ class Supervisor:
 
     def start(self, now: float) -> Effects:
         effects = Effects()
-        self._look(now, effects)
+        # Whatever has run out is given up when this is the first timer that is due.
+        self._look(-math.inf, effects)
         return effects
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
@@ -39,8 +45,8 @@ class Supervisor:
             case Leased():
                 self._wake_at(message.until, effects)
             case Wake():
-                self._wakes_at = NEVER
-                self._look(now, effects)
+                due_at, self._wakes_at = min(now, self._wakes_at), NEVER
+                self._look(due_at, effects)
             case Failed(message=ExpireLease()):
                 # The shard is there again: ask once more.
                 self._wake_at(now, effects)
@@ -50,12 +56,12 @@ class Supervisor:
                 raise TypeError(f"supervisor cannot handle {message!r}")
         return effects
 
-    def _look(self, now: float, effects: Effects) -> None:
-        """Have every lease given up that has run out, and look again when the next one does."""
+    def _look(self, due_at: float, effects: Effects) -> None:
+        """Have every lease given up that has run out by then, and look again when the next one does."""
         for kind in self._table.leased_kinds():
             for task in self._table.leases(kind):
                 until = task.lease_until or 0.0
-                if until > now:
+                if until > due_at:
                     self._wake_at(until, effects)
                     break
                 effects.send(shard_address(task.user), ExpireLease(task.id, task.token))

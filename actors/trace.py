@@ -23,6 +23,7 @@ __all__ = [
     "DeadLettered",
     "Event",
     "Extended",
+    "FaultInjected",
     "Header",
     "Paused",
     "Progressed",
@@ -278,6 +279,17 @@ class ActorRestarted(_Base, frozen=True, gc=False, tag="actor_restarted"):
     error: str
 
 
+class FaultInjected(_Base, frozen=True, gc=False, tag="fault_injected"):
+    """The simulator broke something on purpose."""
+
+    fault: str
+    """What sort of fault."""
+    number: int
+    """Its place among the faults of the scenario, from 0."""
+    target: str
+    """Whom or what it hit: an actor, a message on its way to one, or a task."""
+
+
 class Undelivered(_Base, frozen=True, gc=False, tag="undelivered"):
     """A message found no one to handle it."""
 
@@ -328,6 +340,7 @@ Event = (
     | Unreachable
     | Reachable
     | ActorRestarted
+    | FaultInjected
     | Undelivered
     | ScheduleFired
     | Skipped

@@ -56,6 +56,8 @@ def simulate_fully(
 
 
 def _refuse_what_only_cores_do(scenario: Scenario) -> None:
+    if scenario.faults:
+        raise InvalidConfig("fault must not be in a scenario that is simulated fully: the cores alone have faults")
     if any(isinstance(event, (AddWorkersEvent, RetireWorkersEvent)) for event in scenario.events):
         raise InvalidConfig("a full simulation must have the same workers throughout: no event may add or retire any")
     if scenario.workload is not None:

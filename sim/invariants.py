@@ -35,6 +35,7 @@ from actors.trace import (
     DeadLettered,
     Event,
     Extended,
+    FaultInjected,
     Recovered,
     Released,
     ReportRefused,
@@ -117,19 +118,25 @@ class Ledger:
         self.counts = dict.fromkeys(INVARIANTS, 0)
         """How often each invariant was broken."""
         self.shards: dict[str, _Shard] = {}
+        self.occupied: Callable[[Address], bool] = lambda worker: False
+        """Whether a worker is at work of which the trace says nothing: a run that came twice, and to one that had crashed on
+        the first. Only faults bring that about."""
         self.touched: dict[str, None] = {}
         """Users whose number of ready tasks changed since the last quiet instant."""
         self._settings = settings
         self._table = table
         self._workers = workers
         """Everybody who ever was one: more may come on the way."""
-        self._retired = retired
-        """Who takes no more work."""
+        self._left = retired
+        """Whom the operator sent away."""
         self._restrictions = Restrictions(settings, workers)
         self._busy: dict[str, str] = {}
         """Each busy worker, and what it runs."""
-        self._silent: set[str] = set()
-        """Workers whose task was recovered: free or not, nobody knows until they speak or are given another."""
+        self._silent: dict[str, tuple[str, int]] = {}
+        """Workers whose task was recovered, with its old token: free or not, nobody knows until they report it or are
+        given another."""
+        self._retired: set[str] = set()
+        """Workers that were told to retire, until they are given something again."""
         self._ready = 0
         self._running = 0
         self._ended = 0
@@ -139,6 +146,8 @@ class Ledger:
     def on_event(self, event: Event) -> None:
         handler = _HANDLERS.get(type(event))
         if handler is None:
+            if type(event) is FaultInjected and event.fault == "stop":
+                self._retired.add(event.target)
             self._restrictions.on_event(event)
             return
         if self._delayed:
@@ -149,7 +158,7 @@ class Ledger:
         entry = self.entries.get(event.task)  # type: ignore[union-attr]
         if entry is None and type(event) is ReportRefused and event.status == "unknown" and self._removed:
             # A zombie of a task that was removed: nobody knows the task's name any more.
-            self._silent.discard(event.worker or "")
+            self._silent.pop(event.worker or "", None)
         elif entry is None:
             self._broken(ONE_OUTCOME, event.at, f"{event} is about a task that was never admitted")
         else:
@@ -174,7 +183,13 @@ class Ledger:
         idle = {
             worker_class: worker
             for worker, worker_class in self._workers.items()
-            if worker not in self._busy and worker not in self._silent and worker not in self._retired
+            if not (
+                worker in self._busy
+                or worker in self._silent
+                or worker in self._retired
+                or worker in self._left
+                or self.occupied(worker)
+            )
         }
         for user, shard in self.shards.items():
             for kind in shard.ready_kinds:
@@ -211,7 +226,8 @@ class Ledger:
         if entry.executions > 1 + entry.max_retries:
             self._broken(EXECUTIONS, event.at, f"{event.task} ran {entry.executions} times of {1 + entry.max_retries}")
         self._busy[event.worker] = event.task
-        self._silent.discard(event.worker)
+        self._silent.pop(event.worker, None)
+        self._retired.discard(event.worker)
         self._running += 1
         self._leave(entry)
 
@@ -247,7 +263,7 @@ class Ledger:
         if entry.state != "running" or event.token <= entry.token:
             self._broken(FENCING, event.at, f"{event.task} was recovered with token {event.token} after {entry.token}")
             return
-        self._fall_silent(event)
+        self._fall_silent(event, entry)
         self._stop_running(entry)
         entry.troubled = True
         entry.token = event.token
@@ -255,6 +271,8 @@ class Ledger:
 
     def _released(self, event: Released, entry: Entry) -> None:
         if self._stop(event, entry):
+            # Only a worker that retires gives a task back.
+            self._retired.add(event.worker)
             entry.executions -= 1
             entry.troubled = True
             self._wait(entry, None, event.at)
@@ -264,7 +282,7 @@ class Ledger:
             self._broken(_unless_ended(entry), event.at, f"{event.task} was requeued while {entry.state}")
             return
         if entry.state == "running":
-            self._fall_silent(event)
+            self._fall_silent(event, entry)
             self._stop_running(entry)
         else:
             self._ended -= 1
@@ -285,13 +303,15 @@ class Ledger:
     def _cancelled(self, event: Cancelled, entry: Entry) -> None:
         if event.worker is not None and not entry.unwanted:
             self._broken(CANCEL, event.at, f"{event.task} was cancelled while it ran and nobody asked")
+        if event.worker is not None and event.outcome == "released":
+            self._retired.add(event.worker)
         self._end_without_result(event, entry, "cancelled")
 
     def _report_refused(self, event: ReportRefused, entry: Entry) -> None:
         if entry.state == "running" and event.token == entry.token:
             self._broken(OLD_TOKENS, event.at, f"{event.task}: the owner's own report was refused")
-        if event.worker is not None:
-            self._silent.discard(event.worker)
+        if event.worker is not None and self._silent.get(event.worker) == (event.task, event.token):
+            del self._silent[event.worker]
 
     def _swept(self, event: Swept, entry: Entry) -> None:
         if entry.state in ("waiting", "running"):
@@ -323,10 +343,10 @@ class Ledger:
         self._running -= 1
         self._restrictions.ended(entry.user, entry.kind)
 
-    def _fall_silent(self, event: Any) -> None:
+    def _fall_silent(self, event: Any, entry: Entry) -> None:
         if self._busy.get(event.worker) == event.task:
             del self._busy[event.worker]
-            self._silent.add(event.worker)
+            self._silent[event.worker] = (event.task, entry.token)
 
     def _end(self, entry: Entry, state: str) -> None:
         entry.state = state
@@ -337,7 +357,7 @@ class Ledger:
             self._end_waiting(event, entry, state)
         elif event.outcome == "recovered":
             if self._check_owner(event, entry):
-                self._fall_silent(event)
+                self._fall_silent(event, entry)
                 self._stop_running(entry)
                 self._end(entry, state)
         elif self._stop(event, entry):

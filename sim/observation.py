@@ -14,7 +14,9 @@ from actors.table import Table
 from actors.trace import Event, TraceWriter
 from actors.version import installed_version
 from sim.header import header_of
+from sim.injection import FaultCount
 from sim.invariants import Ledger, Observer, Violation
+from sim.liveness import EVERYTHING_ENDS, unended
 from sim.metrics import GroupMetrics, Metrics
 from sim.own_checks import ask, judge, load_function, load_observer
 from sim.pool import Pool
@@ -68,6 +70,8 @@ class SimulationResult:
     stolen: int
     recovered: int
     zombies: int
+    faults: tuple[FaultCount, ...]
+    """How often each fault of the scenario happened."""
     violations: tuple[Violation, ...]
     """The first invariants that were broken, with what happened."""
     table: Table = attrs.field(repr=False)
@@ -120,19 +124,33 @@ class Observation:
         for observer in self._observers:
             observer.on_quiet(now)
 
-    def result(self, wall_seconds: float = 0.0) -> SimulationResult:
-        """What the run came to so far."""
+    def result(self, wall_seconds: float = 0.0, faults: tuple[FaultCount, ...] = ()) -> SimulationResult:
+        """What the run came to so far, with these faults."""
         own = [check for check in self._scenario.checks if check.metric is None]
         checks = (
             *self._invariant_results(),
+            *self._liveness_results(),
+            *_faults_that_must_fire(self._scenario, faults),
             *(self._check_result(check) for check in self._scenario.checks if check.metric is not None),
         )
-        result = self._result(checks, wall_seconds)
+        result = self._result(checks, wall_seconds, faults)
         if not own:
             return result
-        return self._result((*checks, *(self._own_result(check, result) for check in own)), wall_seconds)
+        return self._result((*checks, *(self._own_result(check, result) for check in own)), wall_seconds, faults)
 
-    def _result(self, checks: tuple[CheckResult, ...], wall_seconds: float) -> SimulationResult:
+    def _left(self) -> list[Violation]:
+        """What had to end and did not."""
+        return unended(self._table, self._last_at) if self._scenario.liveness else []
+
+    def _liveness_results(self) -> list[CheckResult]:
+        if not self._scenario.liveness:
+            return []
+        left = len(self._left())
+        return [CheckResult(name=EVERYTHING_ENDS, passed=not left, value=left, limit=0)]
+
+    def _result(
+        self, checks: tuple[CheckResult, ...], wall_seconds: float, faults: tuple[FaultCount, ...]
+    ) -> SimulationResult:
         runtime = self._scenario.runtime
         return SimulationResult(
             scenario=self._scenario.name,
@@ -153,7 +171,8 @@ class Observation:
             stolen=self.metrics.overall().stolen,
             recovered=self.metrics.recovered,
             zombies=self.metrics.zombies,
-            violations=tuple(self.ledger.violations),
+            faults=faults,
+            violations=(*self.ledger.violations, *self._left()),
             table=self._table,
         )
 
@@ -200,3 +219,17 @@ class Observation:
             assert check.at_least is not None, "a check has one limit"
             limit, passed = check.at_least, value is not None and value >= check.at_least
         return CheckResult(name=check.name, passed=passed, value=value, limit=limit, expect=check.expect)
+
+
+def _faults_that_must_fire(scenario: Scenario, faults: tuple[FaultCount, ...]) -> list[CheckResult]:
+    """A scenario whose faults never happened shows nothing."""
+    return [
+        CheckResult(
+            name=f"fault[{number}] {count.fault} fires",
+            passed=count.fired >= fault.fires_min,
+            value=count.fired,
+            limit=fault.fires_min,
+        )
+        for number, (fault, count) in enumerate(zip(scenario.faults, faults, strict=True))
+        if fault.fires_min
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 from actors.config import Faults, make_converter, structure
 from actors.errors import InvalidConfig
 from actors.policies import suggestion
+from sim.faults import FAULTS, Fault
 from sim.operator import ACTIONS, TimedEvent
 from sim.processes import PROCESSES, SERVICES, Arrivals, Service
 from sim.replay import Workload
@@ -19,6 +20,7 @@ TAGGED: dict[Any, tuple[str, dict[str, type[Any]]]] = {
     Service: ("distribution", SERVICES),
     Arrivals: ("process", PROCESSES),
     TimedEvent: ("action", ACTIONS),
+    Fault: ("fault", FAULTS),
 }
 """The tables that say in one key which class they are: that key, and the classes by what it says."""
 

@@ -13,7 +13,7 @@ import attrs
 
 from actors.actor import NEVER, Core, keyed_draw
 from actors.config import Settings
-from actors.errors import Livelock
+from actors.errors import InvalidConfig, Livelock
 from actors.explain import Explanation, explain_task
 from actors.host import Gate, Host, Journal
 from actors.messages import SCHEDULER, Address, WorkerClass
@@ -22,15 +22,18 @@ from actors.policies.ordering import OrderingPolicy
 from actors.policies.sharing import SharingPolicy
 from actors.scheduler import Scheduler
 from actors.table import Table
-from actors.wiring import notes_of, spawn_cores
-from actors.worker import Worker
+from actors.wiring import TREE, notes_of, spawn_cores
+from actors.worker import Executor, Worker
+from sim.chaos import Chaos
+from sim.gate import FaultGate
+from sim.injection import Injection
 from sim.invariants import Observer
 from sim.observation import Observation, SimulationResult
 from sim.operator import OPERATOR, Operator
 from sim.pool import Pool
 from sim.scenario import Scenario
 from sim.service import ServiceTimes
-from sim.worker import SimulatedExecutor
+from sim.worker import FaultyExecutor, SimulatedExecutor
 from sim.workload import RECORDING, Source, recorded_submits, source_address, user_submits
 
 __all__ = ["Simulation", "simulate", "spawn_world", "with_options"]
@@ -69,24 +72,37 @@ class Simulation:
         self._times = ServiceTimes({kind.name: kind for kind in scenario.each_kind()}, scenario.service_draws)
         self._observation = Observation(scenario, settings, self.table, self._pool, observers, trace)
         self.ledger, self.metrics = self._observation.ledger, self._observation.metrics
-        draw = keyed_draw(scenario.seed)
-        self.host = Host(self.table, draw, observe=self._observation.on_event, gate=gate, journal=journal)
+        draw, observe = keyed_draw(scenario.seed), self._observation.on_event
+        self._injection = Injection(scenario.faults, self.table, draw, observe, lambda: self.host.now)
+        self._gate = FaultGate(self._injection, self.table)
+        if scenario.faults and gate is not None:
+            raise InvalidConfig("gate must be none where the scenario has faults, which have their own")
+        gate = self._gate if scenario.faults else gate
+        self.host = Host(self.table, draw, observe=observe, gate=gate, journal=journal, supervision=TREE)
         self._populate(settings)
+        self._chaos = Chaos(scenario, self.host, self._injection, self._gate)
+        if scenario.faults:
+            self.ledger.occupied = self._is_at_work
 
     def run(self, until: float = NEVER) -> None:
-        """Drain, let the observers look, jump to the next timer; until there is none, or none by that time."""
-        host = self.host
+        """Drain, let the observers look, jump to the next timer or fault; until there is none, or none by that time."""
+        host, chaos = self.host, self._chaos
         while True:
             if not host.drain(MESSAGES_PER_INSTANT_MAX):
                 raise Livelock(f"{MESSAGES_PER_INSTANT_MAX} messages at {host.now:g} s and no end")
-            at = host.next_timer()
-            if at > host.now:
+            timer_at, fault_at = host.next_timer(), chaos.next_at
+            at = min(timer_at, fault_at)
+            if at > host.now and not self._gate.under_way(host.now):
                 self._observation.on_quiet(host.now)
             if at == NEVER or at > until:
                 return
             if at > host.now:
                 host.now = at
-            host.fire()
+            # Both in the order in which they were due, which may be long ago if the clock leapt.
+            if fault_at <= timer_at:
+                chaos.act()
+            else:
+                host.fire()
 
     def explain(self, task_id: str) -> Explanation:
         """Why a task is where it is now."""
@@ -96,7 +112,11 @@ class Simulation:
 
     def result(self, wall_seconds: float = 0.0) -> SimulationResult:
         """What the run came to so far."""
-        return self._observation.result(wall_seconds)
+        return self._observation.result(wall_seconds, self._injection.counts())
+
+    def _is_at_work(self, worker: Address) -> bool:
+        core = self.host.core(worker)
+        return isinstance(core, Worker) and core.owes_report
 
     def _populate(self, settings: Settings) -> None:
         spawn_cores(self.host, settings)
@@ -106,7 +126,10 @@ class Simulation:
 
     def _hire(self, address: Address, worker_class: WorkerClass) -> None:
         """Start the actor of a worker."""
-        table, executor = self.table, SimulatedExecutor(address, self._times)
+        table = self.table
+        executor: Executor = SimulatedExecutor(address, self._times)
+        if self.scenario.faults:
+            executor = FaultyExecutor(address, executor, self._injection)
         self.host.spawn(address, lambda: Worker(address, worker_class, executor, table, notes_of(table, address)))
 
 

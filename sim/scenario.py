@@ -12,7 +12,7 @@ import attrs
 from actors.config import KindSettings, Settings
 from actors.errors import InvalidConfig
 from actors.limits import Limit
-from actors.messages import WorkerClass
+from actors.messages import QUEUE, SCHEDULER, SUPERVISOR, Address, WorkerClass, shard_address, worker_address
 from actors.policies import suggestion
 from actors.policies.fair import WeightedFair
 from actors.policies.ordering import Aging, OrderingPolicy
@@ -20,8 +20,19 @@ from actors.policies.sharing import SharingPolicy, follows_counts
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
-from actors.validators import finite, greater_than, is_finite, one_of, or_none, printable, user_name_fault, whole
-from sim.operator import AddWorkersEvent, RetireWorkersEvent, TimedEvent, retirement_faults
+from actors.validators import (
+    between,
+    finite,
+    greater_than,
+    is_finite,
+    one_of,
+    or_none,
+    printable,
+    user_name_fault,
+    whole,
+)
+from sim.faults import Fault, mistakes
+from sim.operator import OPERATOR, AddWorkersEvent, RetireWorkersEvent, TimedEvent, retirement_faults
 from sim.own_checks import load_function, load_observer
 from sim.pool import Workers
 from sim.processes import Arrivals, Service
@@ -31,6 +42,7 @@ __all__ = [
     "METRICS",
     "Check",
     "Kind",
+    "Retry",
     "Runtime",
     "Scenario",
     "User",
@@ -55,6 +67,16 @@ METRICS = (
 
 
 @attrs.frozen(kw_only=True)
+class Retry:
+    """When a failed execution is tried again: see `RetryPolicy`, whose defaults these are."""
+
+    base_seconds: float = attrs.field(default=10.0, validator=finite(0))
+    factor: float = attrs.field(default=2.0, validator=finite(1))
+    max_seconds: float = attrs.field(default=21600.0, validator=finite(0))
+    jitter: float = attrs.field(default=0.2, validator=between(0, 1))
+
+
+@attrs.frozen(kw_only=True)
 class Kind:
     """A kind of work."""
 
@@ -68,6 +90,8 @@ class Kind:
     """When an execution is cut off as failed; off unless given."""
     max_retries: int = attrs.field(default=3, validator=whole(0))
     """Executions after the first."""
+    retry: Retry = Retry()
+    """When they come."""
     cost: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """The seconds that fairness charges; the running mean of the kind unless given."""
     rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
@@ -80,7 +104,7 @@ class Kind:
         return KindSettings(
             lease_seconds=self.lease_seconds,
             timeout_seconds=self.timeout_seconds,
-            retry=RetryPolicy(max_retries=self.max_retries),
+            retry=RetryPolicy(max_retries=self.max_retries, **attrs.asdict(self.retry)),
             limit=Limit(self.rate_limit, self.concurrency_max),
         )
 
@@ -131,6 +155,8 @@ class Runtime:
     """Which of a user's tasks is next: likewise."""
     critical_burst: int | None = attrs.field(default=16, validator=or_none(whole(1)))
     """Critical tasks started in a row while other work waits; `"none"`: any number."""
+    poison_after: int = attrs.field(default=3, validator=whole(1))
+    """Workers a task may take down before it is dead-lettered."""
     stealing: str = attrs.field(default="longest", validator=one_of(STEALING))
     """From whom a worker takes work when its own users have none: `none`, `listed`, `longest` or `random_two`."""
     rate_limit: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
@@ -243,11 +269,18 @@ class Scenario:
     """Who runs it, where that is not `runtime.workers` workers for everything."""
     events: tuple[TimedEvent, ...] = attrs.field(default=(), metadata={"key": "event"})
     """What an operator does on the way."""
+    faults: tuple[Fault, ...] = attrs.field(default=(), metadata={"key": "fault"})
+    """What goes wrong."""
+    liveness: bool = False
+    """Whether every fault has an end and everything must end after them; else the run is judged for safety alone."""
     checks: tuple[Check, ...] = attrs.field(default=(), metadata={"key": "check"})
     """What must come of it."""
 
     def __attrs_post_init__(self) -> None:
+        untimed_kinds = [kind.name for kind in self.kinds if kind.timeout_seconds is None]
+        addresses = self.addresses() if self.faults else []
         faults = [*self._repeated_names(), *self._unknown_names()]
+        faults += mistakes(self.faults, self.liveness, addresses, untimed_kinds)
         faults += retirement_faults(self.events, len(self.worker_classes()))
         if self.workload is not None and self.service_draws != "task":
             faults.append(
@@ -275,6 +308,9 @@ class Scenario:
             elif not isinstance(event, RetireWorkersEvent):
                 yield from _unknown(f"event[{e}].kind", "kind", event.kind, kinds)
                 yield from _unknown(f"event[{e}].user", "user", event.user, users)
+        for f, fault in enumerate(self.faults):
+            yield from _unknown(f"fault[{f}].kind", "kind", getattr(fault, "kind", None), kinds)
+            yield from _unknown(f"fault[{f}].user", "user", getattr(fault, "user", None), users)
         for c, check in enumerate(self.checks):
             yield from _unknown(f"check[{c}].user", "user", check.user, users)
 
@@ -300,6 +336,12 @@ class Scenario:
             ),
         ]
 
+    def addresses(self) -> list[Address]:
+        """Every actor that there may be, but those that submit."""
+        shards = [shard_address(user.name) for user in self.each_user()]
+        workers = [worker_address(number) for number in range(1, len(self.worker_classes()) + 1)]
+        return [QUEUE, SCHEDULER, SUPERVISOR, OPERATOR, *shards, *workers]
+
     def worker_classes(self) -> list[WorkerClass]:
         """What each worker can take that is there at the beginning, in the order of their numbers."""
         every = [kind.name for kind in self.each_kind()]
@@ -317,6 +359,7 @@ class Scenario:
             sharing=self.runtime.sharing,
             ordering=self.runtime.ordering,
             critical_burst=self.runtime.critical_burst,
+            poison_after=self.runtime.poison_after,
             stealing=self.runtime.stealing,
             follows_counts=follows_counts(self.runtime.sharing, self._classes_ever(), self.runtime.stealing),
             limit=Limit(self.runtime.rate_limit, self.runtime.concurrency_max),

@@ -11,7 +11,7 @@ from sim.metrics import GroupMetrics
 from sim.observation import SimulationResult
 from sim.scenario import Scenario
 
-__all__ = ["checks_table", "header", "said_lines", "users_table", "verdict", "violation_line"]
+__all__ = ["checks_table", "faults_table", "header", "said_lines", "users_table", "verdict", "violation_line"]
 
 
 def header(scenario: Scenario) -> str:
@@ -59,6 +59,17 @@ def checks_table(result: SimulationResult) -> Table:
 def said_lines(result: SimulationResult) -> list[str]:
     """What checks of one's own had to say."""
     return [f"[red]{escape(check.name)}[/]: {escape(check.said)}" for check in result.checks if check.said]
+
+
+def faults_table(result: SimulationResult) -> Table:
+    """A row a fault."""
+    table = Table(title="faults", title_justify="left")
+    table.add_column("fault")
+    table.add_column("target")
+    table.add_column("fired", justify="right")
+    for fault in result.faults:
+        table.add_row(fault.fault, escape(fault.target), number(fault.fired))
+    return table
 
 
 def violation_line(violation: Violation) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -208,6 +209,18 @@ def test_names_that_look_like_markup_are_printed_as_they_are(
     printed = capsys.readouterr().out
     for name in ("[red]al[/]", "[b]two[/b]", "[all] done"):
         assert name in printed
+
+
+def test_how_often_each_fault_happened_is_printed_if_there_are_any(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(write(tmp_path, SCENARIO)) == 0
+    assert "fired" not in capsys.readouterr().out
+    path = write(tmp_path, SCENARIO + '[[fault]]\nfault = "crash"\ntarget = "scheduler"\nat_seconds = 1.0\n')
+    assert status_of(path) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"crash\s+│ scheduler\s+│\s+1 │", printed)
+    assert result_of(capsys, path)["faults"] == [{"fault": "crash", "target": "scheduler", "fired": 1}]
 
 
 def test_what_broke_is_printed_as_it_is(

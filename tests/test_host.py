@@ -898,3 +898,37 @@ def test_a_full_mailbox_is_an_error_with_a_name() -> None:
         world.post("outside", "queue", WAKE)
     world.host.drain()
     assert world.got("queue") == ["one", "two"]
+
+
+class CrashingGate(ScriptedGate):
+    """Crashes the receiver of some messages."""
+
+    def __init__(self, *bad: Any) -> None:
+        super().__init__({})
+        self.bad = list(bad)
+
+    def envelopes(self, envelope: Envelope, now: float) -> Sequence[tuple[float, Envelope]]:
+        if envelope[2] in self.bad:
+            self.bad.remove(envelope[2])
+            raise ValueError("boom")
+        return super().envelopes(envelope, now)
+
+
+def test_what_the_gate_raises_is_a_crash_of_the_receiver_on_that_message() -> None:
+    world = World(gate=CrashingGate("bad"))
+    world.add("a", "b")
+    world.post("b", "a", "bad", "good")
+    world.run()
+    assert world.built == ["a", "b", "a"]
+    assert world.got("a") == ["good"], "what it crashed on it never had"
+    assert world.got("b") == [Failed("a", "bad", "ValueError: boom")]
+    assert world.events == [ActorRestarted(0.0, "a", "ValueError: boom"), Undelivered(0.0, "b", "a", "str")]
+
+
+def test_the_gate_sees_wake_ups_and_may_crash_on_them() -> None:
+    world = World(gate=CrashingGate(WAKE))
+    world.add("a", script=timer_named_by_message)
+    world.post("outside", "a", 2.0)
+    world.run()
+    assert world.built == ["a", "a"]
+    assert world.wakes() == []

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from actors import SHARING, Noted, Notes, Settings, Table, Task
 from actors.actor import Effects, keyed_draw
+from actors.limits import Limit
 from actors.messages import (
     SCHEDULER,
     Answered,
@@ -407,6 +408,26 @@ def test_a_worker_whose_task_was_recovered_is_asked_and_its_lost_run_declared_vo
     scheduler.handle(Granted(1, "t1", "alice", "crawl", 1.0, Ready("alice", {"crawl": 0}, {}, 1)), 0.0, DRAW)
     effects = scheduler.handle(Settled("alice", "crawl", "t1", "worker/1", 1.0, 60.0, "recovered", False), 60.0, DRAW)
     assert effects.sends == [("worker/1", Resync(1, void=1))]
+
+
+def test_a_shard_that_crashed_on_the_resync_has_not_answered_it() -> None:
+    """Found by the mixed soak: rebuilt, it says what it has ready, which says nothing of what runs against a cap."""
+    table = Table()
+    settings = Settings(limit=Limit(concurrency_max=1))
+    for user in ("alice", "bob"):
+        task = Task(id=user, user=user, kind="crawl", sequence=1, created_at=0.0, updated_at=0.0, order_at=0.0)
+        table.apply(task)
+    table.apply(Noted(SCHEDULER, {"epoch": 1}))
+    scheduler = Scheduler(settings, table, Notes(SCHEDULER, table.notes(SCHEDULER)))
+    scheduler.start(0.0)
+    scheduler.handle(Idle("worker/1", CLASSES[0], 2, 0), 0.0, DRAW)
+    scheduler.handle(Ready("bob", {"crawl": 1}, {}, 2, {}), 0.0, DRAW)
+    effects = scheduler.handle(Ready("alice", {"crawl": 0}, {}, 2), 0.0, DRAW)
+    assert effects.sends == [], "alice may have something running"
+    effects = scheduler.handle(Failed("shard/alice", Resync(2), "boom"), 0.0, DRAW)
+    assert effects.sends == [("shard/alice", Resync(2))]
+    effects = scheduler.handle(Ready("alice", {"crawl": 0}, {}, 2, {"crawl": 1}), 0.0, DRAW)
+    assert effects.sends == [], "and she has"
 
 
 def test_notes_are_all_that_a_restart_needs() -> None:

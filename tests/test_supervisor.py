@@ -223,6 +223,31 @@ def test_a_stalled_loop_gives_up_only_those_whose_beat_did_not_arrive() -> None:
     assert watch.timer == 110.0
 
 
+def test_after_a_stall_it_looks_as_of_the_time_it_was_to_look() -> None:
+    watch = Watch()
+    stuck = watch.lease()
+    watch.wait(5.0)
+    later = watch.lease()
+    # Everybody's timers are late; the later one's beat is due before its lease has run out, and has not been sent yet.
+    watch.now = 1000.0
+    watch.fire()
+    assert watch.ordered == [(1000.0, stuck, 1)]
+    assert watch.timer == 15.0, "it looks again in its turn"
+    watch.recover(stuck)
+    watch.beat(later)
+    watch.fire()
+    assert len(watch.ordered) == 1
+
+
+def test_one_that_is_built_anew_in_a_stall_waits_for_its_turn() -> None:
+    watch = Watch()
+    watch.lease()
+    watch.now = 1000.0
+    watch.restart()
+    assert watch.ordered == []
+    assert watch.timer == 10.0
+
+
 def test_finding_the_stuck_looks_at_the_stuck_and_at_one_more() -> None:
     watch = Watch()
     watch.wait(1.0)

@@ -72,12 +72,14 @@ def _print_json(result: SimulationResult) -> None:
 def _print_tables(result: SimulationResult, also: str | None) -> None:
     from rich.console import Console
 
-    from sim.tables import checks_table, said_lines, users_table, verdict, violation_line
+    from sim.tables import checks_table, faults_table, said_lines, users_table, verdict, violation_line
 
     console = Console(highlight=False)
     console.print(users_table(result))
     if also is not None:
         console.print(also, markup=False, soft_wrap=True)
+    if result.faults:
+        console.print(faults_table(result))
     console.print(checks_table(result))
     for line in said_lines(result):
         console.print(line)

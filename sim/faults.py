@@ -1,0 +1,367 @@
+"""What a scenario breaks, as its `[[fault]]` tables say: what, whom, when and how often.
+
+Three sorts. *Timed* faults happen at `at_seconds`, or `times` times at moments drawn from `from_seconds` to
+`until_seconds`. Faults of *messages* and of *runs* take their chances: each message or execution that they are about is hit
+with `probability` while `from_seconds <= now < until_seconds`, at most `fires_max` times; without `until_seconds` they go on
+for ever. A run with faults that have no end can only be judged for safety; where `liveness = true` every fault must have
+one, and then everything that was admitted must end too.
+
+Only what a lease covers is ever dropped: `Run`, `Finished` and `Beat`. Anything may be late, but no message overtakes
+another of the same sender and receiver; late copies and zombies' reports, which tokens fence, excepted.
+"""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import attrs
+
+from actors import messages as every_message
+from actors.errors import InvalidConfig
+from actors.messages import Address, Run
+from actors.validators import between, finite, greater_than, one_of, or_none, printable, whole
+
+__all__ = [
+    "COVERED",
+    "FAULTS",
+    "CancelRace",
+    "ChanceFault",
+    "ClockJump",
+    "Crash",
+    "CrashOnMessage",
+    "Delay",
+    "Drop",
+    "Duplicate",
+    "Fail",
+    "Fault",
+    "Hang",
+    "LostBeats",
+    "MessageFault",
+    "Poison",
+    "Reconfigure",
+    "RunFault",
+    "Slow",
+    "StealRace",
+    "Stop",
+    "TimedFault",
+    "WorkerCrash",
+    "Zombie",
+    "mistakes",
+    "name_of",
+]
+
+COVERED = ("Run", "Finished", "Beat")
+"""The messages that may be lost: the lease of their task covers them."""
+
+_MESSAGES = sorted(
+    name
+    for name, found in vars(every_message).items()
+    if isinstance(found, type) and found.__module__ == Run.__module__ and not name.startswith("_")
+)
+
+
+def _names_of_messages(*names: str) -> Any:
+    def check(_: Any, attribute: "attrs.Attribute[Any]", value: tuple[str, ...]) -> None:
+        for name in value:
+            if name not in names:
+                raise InvalidConfig(f"{attribute.name} must be of {', '.join(names)}, got {name!r}")
+
+    return check
+
+
+@attrs.frozen(kw_only=True)
+class _Fault:
+    fires_min: int = attrs.field(default=0, validator=whole(0))
+    """How often it must have happened in the end: a scenario whose fault never fired shows nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class TimedFault(_Fault):
+    """Happens at a time, or at times that are drawn from a window."""
+
+    at_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
+    from_seconds: float = attrs.field(default=0.0, validator=finite(0))
+    until_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
+    times: int = attrs.field(default=1, validator=whole(1))
+    """How often, in the window."""
+
+    def __attrs_post_init__(self) -> None:
+        if (self.at_seconds is None) == (self.until_seconds is None):
+            raise InvalidConfig("fault must have either at_seconds or until_seconds")
+        if self.at_seconds is not None and (self.times > 1 or self.from_seconds):
+            raise InvalidConfig("fault at at_seconds happens once: from_seconds and times need until_seconds")
+        _check_window(self)
+
+
+@attrs.frozen(kw_only=True)
+class ChanceFault(_Fault):
+    """Takes its chances, one for each message or execution that it is about."""
+
+    from_seconds: float = attrs.field(default=0.0, validator=finite(0))
+    until_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
+    probability: float = attrs.field(default=1.0, validator=between(0, 1))
+    """Of each chance."""
+    fires_max: int | None = attrs.field(default=None, validator=or_none(whole(1)))
+    """How often it happens at most."""
+
+    def __attrs_post_init__(self) -> None:
+        _check_window(self)
+
+    def is_open(self, now: float) -> bool:
+        """Whether it may happen now."""
+        return self.from_seconds <= now and (self.until_seconds is None or now < self.until_seconds)
+
+
+def _check_window(fault: "TimedFault | ChanceFault | Reconfigure") -> None:
+    if fault.until_seconds is not None and fault.until_seconds <= fault.from_seconds:
+        limits = f"{fault.from_seconds:g}, got {fault.until_seconds:g}"
+        raise InvalidConfig(f"until_seconds must be after from_seconds, which is {limits}")
+
+
+# At a time
+
+
+@attrs.frozen(kw_only=True)
+class Crash(TimedFault):
+    """Actors crash between two messages: `queue`, `scheduler`, `supervisor`, `shard/alice`, `worker/*`."""
+
+    target: str = attrs.field(validator=printable)
+
+
+@attrs.frozen(kw_only=True)
+class ClockJump(TimedFault):
+    """Time leaps ahead, as for a process that was suspended: what was due meanwhile is late, in the order it was due."""
+
+    seconds: float = attrs.field(validator=greater_than(0))
+
+
+@attrs.frozen(kw_only=True)
+class Stop(TimedFault):
+    """Workers retire in mid-work: they end what they run, or give it back at once."""
+
+    target: str = attrs.field(default="worker/*", validator=printable)
+    at_once: bool = False
+    back_after_seconds: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
+    """When they begin again, if they are free by then; None: never."""
+
+
+@attrs.frozen(kw_only=True)
+class Reconfigure(_Fault):
+    """An operator who cannot make up their mind: weights, limits and pauses change, and are put back in the end."""
+
+    from_seconds: float = attrs.field(default=0.0, validator=finite(0))
+    until_seconds: float = attrs.field(validator=finite(0))
+    every_seconds: float = attrs.field(default=1.0, validator=greater_than(0))
+
+    def __attrs_post_init__(self) -> None:
+        _check_window(self)
+
+
+# By chance: messages
+
+
+@attrs.frozen(kw_only=True)
+class MessageFault(ChanceFault):
+    """About messages to or from a target."""
+
+    target: str = attrs.field(default="*", validator=printable)
+    """Who sends or receives them: an address or a glob."""
+    messages: tuple[str, ...] = attrs.field(default=COVERED, validator=_names_of_messages(*COVERED))
+    """By their names."""
+
+
+@attrs.frozen(kw_only=True)
+class Drop(MessageFault):
+    """A message is lost."""
+
+
+@attrs.frozen(kw_only=True)
+class Delay(MessageFault):
+    """A message is late, and holds back those behind it."""
+
+    messages: tuple[str, ...] = attrs.field(default=COVERED, validator=_names_of_messages(*_MESSAGES))
+    seconds: float = attrs.field(validator=greater_than(0))
+    seconds_max: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
+    """With this, each delay is drawn between the two."""
+
+    def __attrs_post_init__(self) -> None:
+        _check_window(self)
+        if self.seconds_max is not None and self.seconds_max < self.seconds:
+            raise InvalidConfig(f"seconds_max must be at least seconds, {self.seconds:g}, got {self.seconds_max:g}")
+
+
+@attrs.frozen(kw_only=True)
+class Duplicate(MessageFault):
+    """A message arrives twice."""
+
+    after_seconds: float = attrs.field(default=0.0, validator=finite(0))
+    """How long after the first the second comes."""
+
+
+@attrs.frozen(kw_only=True)
+class CrashOnMessage(MessageFault):
+    """An actor crashes on a message that it is given, its wake-ups included; the message is lost and its sender told."""
+
+    target: str = attrs.field(validator=printable)
+    """Who crashes: an address or a glob."""
+    messages: tuple[str, ...] = attrs.field(default=(), validator=_names_of_messages(*_MESSAGES))
+    """On which messages; any unless given."""
+
+
+RACES = ("claim", "run", "completion", "retry")
+"""What a cancel can race with."""
+
+
+@attrs.frozen(kw_only=True)
+class CancelRace(ChanceFault):
+    """A cancel races with a claim, with the run that was claimed, with its report, or with its retry."""
+
+    against: str = attrs.field(validator=one_of(RACES))
+    user: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class StealRace(ChanceFault):
+    """What a worker is about to steal is cancelled before its grant arrives."""
+
+    user: str | None = None
+
+
+# By chance: executions
+
+
+@attrs.frozen(kw_only=True)
+class RunFault(ChanceFault):
+    """About executions of a user's or a kind's tasks by some workers."""
+
+    target: str = attrs.field(default="worker/*", validator=printable)
+    """Which workers: an address or a glob."""
+    user: str | None = None
+    kind: str | None = None
+
+    def is_about(self, run: Run, worker: Address) -> bool:
+        """Whether an execution is one of those."""
+        return (
+            (self.user is None or self.user == run.user)
+            and (self.kind is None or self.kind == run.kind)
+            and fnmatchcase(worker, self.target)
+        )
+
+
+MOMENTS = ("before", "during", "after", "reported")
+"""When a worker can crash: on being given a run, in its midst, with the work done and nothing said, or having said it."""
+
+
+@attrs.frozen(kw_only=True)
+class WorkerCrash(RunFault):
+    """A worker crashes, and comes back."""
+
+    when: str = attrs.field(default="during", validator=one_of(MOMENTS))
+
+
+@attrs.frozen(kw_only=True)
+class Hang(RunFault):
+    """An execution never ends, while its worker beats: only a timeout ends it."""
+
+
+@attrs.frozen(kw_only=True)
+class Slow(RunFault):
+    """An execution takes longer than it should."""
+
+    factor: float = attrs.field(default=10.0, validator=greater_than(1))
+
+
+@attrs.frozen(kw_only=True)
+class Fail(RunFault):
+    """An execution fails. With every one in a window: a retry herd."""
+
+    error: str = attrs.field(default="injected failure", validator=printable)
+
+
+@attrs.frozen(kw_only=True)
+class Poison(RunFault):
+    """A task takes its worker down, each time that it is run: the chance is each task's, not each execution's."""
+
+
+@attrs.frozen(kw_only=True)
+class LostBeats(RunFault):
+    """A worker is at work, and nobody hears its beats."""
+
+
+@attrs.frozen(kw_only=True)
+class Zombie(RunFault):
+    """A worker's beats are lost, and its report comes when the task has long been given to another."""
+
+    leases_late: float = attrs.field(default=2.0, validator=greater_than(1))
+    """How late, in leases."""
+
+
+Fault = (
+    Crash
+    | ClockJump
+    | Stop
+    | Reconfigure
+    | Drop
+    | Delay
+    | Duplicate
+    | CrashOnMessage
+    | CancelRace
+    | StealRace
+    | WorkerCrash
+    | Hang
+    | Slow
+    | Fail
+    | Poison
+    | LostBeats
+    | Zombie
+)
+FAULTS: dict[str, type[Any]] = {
+    "crash": Crash,
+    "clock_jump": ClockJump,
+    "stop": Stop,
+    "reconfigure": Reconfigure,
+    "drop": Drop,
+    "delay": Delay,
+    "duplicate": Duplicate,
+    "crash_on_message": CrashOnMessage,
+    "cancel_race": CancelRace,
+    "steal_race": StealRace,
+    "worker_crash": WorkerCrash,
+    "hang": Hang,
+    "slow": Slow,
+    "fail": Fail,
+    "poison": Poison,
+    "lost_beats": LostBeats,
+    "zombie": Zombie,
+}
+_NAMES = {found: name for name, found in FAULTS.items()}
+
+
+def name_of(fault: Fault) -> str:
+    """What a file calls such a fault.
+
+    >>> name_of(Hang(until_seconds=9.0))
+    'hang'
+    """
+    return _NAMES[type(fault)]
+
+
+# What a scenario cannot have
+
+
+def mistakes(
+    faults: Sequence[Fault], liveness: bool, addresses: Sequence[Address], untimed_kinds: Sequence[str]
+) -> Iterator[str]:
+    """What is wrong with the faults of a scenario that has these actors, and these kinds without a timeout."""
+    for number, fault in enumerate(faults):
+        path, target = f"fault[{number}]", getattr(fault, "target", None)
+        if target is not None and not any(fnmatchcase(address, target) for address in addresses):
+            yield f"{path}.target must be an actor of this scenario, or a glob for some, got {target!r}"
+        if isinstance(fault, Hang):
+            for kind in untimed_kinds:
+                if fault.kind in (None, kind):
+                    yield f"{path} must be of kinds with a timeout_seconds, or it hangs for ever: {kind!r} has none"
+        if liveness and isinstance(fault, ChanceFault) and fault.until_seconds is None:
+            yield f"{path}.until_seconds must be given where liveness is true: every fault must end"
+        if liveness and isinstance(fault, Stop) and fault.back_after_seconds is None:
+            yield f"{path}.back_after_seconds must be given where liveness is true: every fault must end"

@@ -1,0 +1,116 @@
+"""Whether a fault happens, and how often it did: what everything that breaks something shares.
+
+Draws are keyed by the fault, the task and its attempt where there is a task, and else by whom it is about and how often that
+was asked. So a fault hits the same execution whatever the policies are, and one fault more in a file leaves the others alone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from actors.actor import Draw
+from actors.messages import Address
+from actors.table import Table
+from actors.trace import Event, FaultInjected
+from sim.faults import ChanceFault, Fault, name_of
+
+__all__ = ["FaultCount", "InjectedCrash", "Injection"]
+
+CRASHES_APART_SECONDS = 2.0
+"""No actor is crashed again sooner: three in five seconds are borne, and more end the runtime, as they should."""
+
+
+class InjectedCrash(Exception):
+    """An actor crashes because the scenario says so."""
+
+
+@attrs.frozen(kw_only=True)
+class FaultCount:
+    """How often a fault happened.
+
+    >>> FaultCount(fault="crash", target="scheduler", fired=2).fired
+    2
+    """
+
+    fault: str
+    target: str
+    """Whom it was meant for; empty if it could be anybody."""
+    fired: int
+
+
+class Injection:
+    """Decides, counts, and says so in the trace."""
+
+    def __init__(
+        self,
+        faults: Sequence[Fault],
+        table: Table,
+        draw: Draw,
+        observe: Callable[[Event], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.faults = faults
+        self._now = now
+        self._table = table
+        self._draw = draw
+        self._observe = observe
+        self._fired: Counter[int] = Counter()
+        self._crashed_at: dict[Address, float] = {}
+
+    def of(self, *kinds: type) -> list[int]:
+        """The numbers of the faults that are of these classes."""
+        return [number for number, fault in enumerate(self.faults) if isinstance(fault, kinds)]
+
+    def draw(self, number: int, what: str, about: str, count: int) -> float:
+        """A number in [0, 1) that belongs to one fault."""
+        return self._draw(f"fault/{number}/{what}", about, count)
+
+    def strikes(self, number: int, about: str, count: int) -> bool:
+        """Whether a fault that takes its chances takes this one."""
+        fault = self.faults[number]
+        assert isinstance(fault, ChanceFault), "timed faults take no chances"
+        return (
+            fault.is_open(self._now())
+            and not self._is_spent(number)
+            and (fault.probability >= 1 or self.draw(number, "strikes", about, count) < fault.probability)
+        )
+
+    def fire(self, number: int, target: str) -> bool:
+        """It happens; unless it has happened often enough since it was decided."""
+        if self._is_spent(number):
+            return False
+        self._fired[number] += 1
+        self._observe(FaultInjected(self._now(), name_of(self.faults[number]), number, target))
+        return True
+
+    def may_crash(self, address: Address, at: float) -> bool:
+        """Whether an actor can bear to crash at that time; if so, it is taken that it will."""
+        if at - self._crashed_at.get(address, -CRASHES_APART_SECONDS) < CRASHES_APART_SECONDS:
+            return False
+        self._crashed_at[address] = at
+        return True
+
+    def task_name(self, task_id: str) -> str:
+        """A task as the trace knows it."""
+        task = self._table.get(task_id)
+        return task_id if task is None else task.identity
+
+    def counts(self) -> tuple[FaultCount, ...]:
+        """How often each happened, in the order of the file."""
+        return tuple(
+            FaultCount(fault=name_of(fault), target=_target(fault), fired=self._fired[number])
+            for number, fault in enumerate(self.faults)
+        )
+
+    def _is_spent(self, number: int) -> bool:
+        most: int | None = getattr(self.faults[number], "fires_max", None)
+        return most is not None and self._fired[number] >= most
+
+
+def _target(fault: Fault) -> str:
+    """The narrowest thing that it is about."""
+    for name in ("user", "kind", "target"):
+        if (found := getattr(fault, name, None)) is not None:
+            return str(found)
+    return ""
