@@ -107,8 +107,8 @@ class Observation:
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
         self._writer = TraceWriter(trace, header_of(scenario))
-        self._own = {check.name: load_observer(check.observer)() for check in scenario.checks if check.observer}
-        """The observers of checks of one's own, by the checks' names."""
+        self._own = {check: load_observer(check.observer)() for check in scenario.checks if check.observer}
+        """The observers of checks of one's own."""
         self._observers: list[Observer] = [self.ledger, self.metrics, *self._own.values(), *observers]
         self._handlers = [observer.on_event for observer in self._observers]
 
@@ -185,7 +185,7 @@ class Observation:
     def _own_result(self, check: Check, result: SimulationResult) -> CheckResult:
         """What a check of one's own says of the result, which has all the other checks in it."""
         whose = check.function or check.observer or ""
-        function = load_function(check.function) if check.function is not None else self._own[check.name]
+        function = load_function(check.function) if check.function is not None else self._own[check]
         returned = ask(check.name, whose, function, result)
         if isinstance(returned, CheckResult):
             return attrs.evolve(returned, name=check.name, expect=check.expect)

@@ -18,7 +18,7 @@ from actors.trace import Admitted, Completed, DeadLettered, Event, Header, Retri
 from actors.validators import is_finite, user_name_fault
 from sim.jobs import Execution, Job, lines_of
 
-__all__ = ["header_of", "read_run"]
+__all__ = ["read_run", "recorded_header"]
 
 RUNTIME = "runtime"
 """What a runtime's recordings give as their scenario. Their times are of the day; a simulated run begins at 0."""
@@ -87,7 +87,7 @@ def read_run(path: str) -> Iterator[Job]:
     return (task.job(began_at or 0.0) for task in tasks.values())
 
 
-def header_of(path: str) -> Header | None:
+def recorded_header(path: str) -> Header | None:
     """What was run, if the recording says so in its first line."""
     first = next((item for _, item in _items(path)), None)
     return first if isinstance(first, Header) else None

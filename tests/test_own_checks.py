@@ -123,6 +123,13 @@ def test_each_run_has_an_observer_of_its_own() -> None:
     assert [simulate(scenario).checks[-1].value for _ in range(2)] == [8, 8]
 
 
+def test_two_checks_of_one_name_each_have_their_own_observer() -> None:
+    limits: list[dict[str, Any]] = [{"at_most": 8}, {"at_least": 9}]
+    checks = tuple(Check(name="mine", observer=f"{HERE}:StartsAtOnce", **limit) for limit in limits)
+    result = simulate(attrs.evolve(SCENARIO, checks=checks))
+    assert [(check.passed, check.value) for check in result.checks[-2:]] == [(True, 8), (False, 8)]
+
+
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"function": f"{HERE}:raises"}, f"check 'mine': {HERE}:raises raised ValueError"),
     ({"function": f"{HERE}:says_words"}, f"check 'mine': {HERE}:says_words must return true, .*, got 'fine'"),

@@ -147,6 +147,18 @@ def test_a_recording_says_all_of_a_task(tmp_path: Path) -> None:
     assert bob.completed_at in (8.0, 9.0)
 
 
+def test_a_task_that_was_given_up_is_given_up_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    events: list[Event] = [
+        Admitted(1.0, "alice#1", "alice", "work", 3, 1.0, None, None, 3, 1.0),
+        Started(1.0, "alice#1", 1, 1, "worker/1", 0.0),
+        DeadLettered(3.0, "alice#1", 1, "worker/1", 2.0, "failed", "failed", "no use"),
+    ]
+    path.write_bytes(encode_events(events))
+    workload = Workload(process="trace", path=str(path))
+    assert events_of(Scenario(name="x", duration_seconds=9.0, kinds=(), users=(), workload=workload)) == events
+
+
 def test_a_recording_of_a_runtime_begins_when_it_began(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
 

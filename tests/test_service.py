@@ -69,6 +69,19 @@ def test_the_total_wait_is_the_same_under_every_work_conserving_order(
     assert {names: total for names, total in totals.items() if abs(total - expected) > 1e-6} == {}
 
 
+def times_in_order_of_start(scenario: Scenario, sharing: str) -> list[float]:
+    tasks = sorted(simulate(scenario, sharing=sharing).table, key=lambda task: task.started_at or 0.0)
+    return [round((task.completed_at or 0.0) - (task.started_at or 0.0), 6) for task in tasks]
+
+
+def test_drawn_by_start_the_nth_to_start_takes_the_nth_time() -> None:
+    """One worker, so that no two start together."""
+    scenario = attrs.evolve(contended(1, Exponential(mean_seconds=1.5)), runtime=Runtime(workers=1))
+    fair, plain = (times_in_order_of_start(scenario, sharing) for sharing in ("weighted_fair", "fifo"))
+    assert fair == plain
+    assert len(set(fair)) == len(fair) > 100
+
+
 def test_drawn_by_task_the_total_wait_depends_on_the_order() -> None:
     scenario = attrs.evolve(contended(1, Exponential(mean_seconds=1.5)), service_draws="task")
     fair, plain = (total_wait(scenario, sharing, "aging") for sharing in ("weighted_fair", "fifo"))

@@ -65,6 +65,7 @@ def test_a_workload_sorts_cuts_and_scales(log: Path) -> None:
     assert starts() == [0.0, 10.0, 86400.0, 86500.0]
     assert starts(jobs_max=3) == [0.0, 10.0, 86400.0]
     assert starts(days_max=1) == [0.0, 10.0]
+    assert starts(days_max=1.0005) == [0.0, 10.0, 86400.0]
     assert starts(days_max=1, time_scale=0.5) == [0.0, 5.0], "days are counted as recorded"
     assert starts(time_scale=2.0) == [0.0, 20.0, 172800.0, 173000.0]
     workload = Workload(process="swf", path=str(log), time_scale=2.0)

@@ -9,7 +9,7 @@ from actors.errors import InvalidConfig
 from actors.policies import ORDERING, SHARING
 from sim.commands.running import run_and_report, whole_number
 from sim.metrics import percentile
-from sim.recorded import header_of
+from sim.recorded import recorded_header
 from sim.replay import Workload
 from sim.scenario import Runtime, Scenario, User
 
@@ -109,5 +109,5 @@ def _policy(recorded: dict[str, Any], sort: str, default: str) -> dict[str, Any]
 
 def _recorded_options(workload: Workload) -> dict[str, Any]:
     """The options of the run that was recorded, if it was one and says so."""
-    header = header_of(workload.path) if workload.process == "trace" else None
+    header = recorded_header(workload.path) if workload.process == "trace" else None
     return {} if header is None else header.options
