@@ -266,7 +266,7 @@ async def test_a_kind_that_may_not_start_hides_no_other_of_the_same_user(
 
 @pytest.mark.parametrize("scope", [{"user": "alice"}, {}], ids=["its user", "everything"])
 async def test_a_start_that_one_limit_forbids_takes_no_permit_of_another(
-    scope: dict[str, str], autojump_clock: trio.abc.Clock
+    scope: dict[str, Any], autojump_clock: trio.abc.Clock
 ) -> None:
     """Limits are checked together before any is taken: the kind's one permit is there for who may start first."""
     starts = Starts()

@@ -312,7 +312,7 @@ async def test_a_key_means_its_task_until_that_is_removed_however_it_is(
         await first.wait()
         await trio.sleep(7_100)
         assert (await runtime.submit("fail", 2, idempotency_key="k")).id == first.id
-        remove = {
+        remove: dict[str, Callable[[], Awaitable[Any]]] = {
             "deleted": lambda: runtime.delete(first.id),
             "purged": runtime.purge,
             "swept": lambda: runtime.maintain(everything=True),
