@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors import (
@@ -163,6 +163,7 @@ async def test_a_rate_limit_is_a_burst_and_then_so_many_a_second(autojump_clock:
     gaps=st.lists(st.sampled_from([0.0, 0.0, 0.1, 0.7, 3.0]), min_size=2, max_size=25),
     scope=st.sampled_from(["kind", "user", "everything"]),
 )
+@example(rate=7.0, gaps=[0.1, *[0.0] * 7], scope="kind")
 @settings(max_examples=40)
 def test_starts_in_any_window_keep_to_capacity_plus_rate_times_its_length(
     rate: float, gaps: list[float], scope: str
@@ -183,7 +184,8 @@ def test_starts_in_any_window_keep_to_capacity_plus_rate_times_its_length(
     capacity = max(1.0, rate)
     for first, since in enumerate(times):
         for last, until in enumerate(times[first:], start=first):
-            assert last - first + 1 <= capacity + rate * (until - since) + 1e-6
+            # The runtime counts from the wall clock, which a float knows to a quarter of a microsecond.
+            assert last - first + 1 <= capacity + rate * (until - since + 1e-6) + 1e-9
 
 
 @pytest.mark.parametrize("scope", [{"kind": "x"}, {"user": "alice"}, {}], ids=str)

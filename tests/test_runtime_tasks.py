@@ -551,6 +551,26 @@ async def test_a_task_that_takes_too_long_or_whose_worker_falls_silent_is_never_
         assert (task.cause, [attempt.outcome for attempt in task.history]) == (Cause.FAILED, [outcome] * 5)
 
 
+async def test_only_crashes_count_towards_poison_and_they_count_anew_when_an_operator_puts_the_task_back(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    ends = ["fail", "hang", "crash", "hang", "crash", "fail", "crash", "crash", "crash", "crash"]
+    async with open_runtime(workers=1, poison_after=3) as runtime:
+
+        @runtime.handler("x", retry=AT_ONCE, max_retries=20, timeout_seconds=5)
+        async def ends_in_turn(payload: None) -> None:
+            end = ends.pop(0)
+            if end == "crash":
+                raise SystemExit("bang")
+            await fate(end)
+
+        handle = await runtime.submit("x")
+        assert (await handle.wait()).cause is Cause.POISONED and len(ends) == 3
+        await runtime.requeue(handle.id)
+        assert (await handle.wait()).cause is Cause.POISONED and ends == []
+        assert [attempt.outcome for attempt in handle.task().history[:3]] == ["failed", "failed", "crashed"]
+
+
 # Explaining
 
 
