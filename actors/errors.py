@@ -27,12 +27,12 @@ class InvalidTask(EvenhandError, ValueError):
 
 
 class InvalidTransition(EvenhandError):
-    """A task was asked to make a move that TRANSITIONS does not have.
+    """A task was asked to make a move that TRANSITIONS does not have; both states are named.
 
     >>> from actors import Change, Status, next_status
     >>> next_status(Status.COMPLETED, Change.CLAIM)
     Traceback (most recent call last):
-    actors.errors.InvalidTransition: a completed task cannot be claimed
+    actors.errors.InvalidTransition: a completed task cannot be claimed (completed -> in_progress)
     """
 
 

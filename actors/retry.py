@@ -47,7 +47,7 @@ class RetryPolicy:
     jitter: float = attrs.field(default=0.2, validator=between(0, 1))
     """The part of the delay by which it may be shorter or longer."""
     retry_on: tuple[str, ...] = attrs.field(default=(), converter=_names)
-    """The exception classes worth another try, or their names; empty means all."""
+    """The exception classes worth another try, or their names; empty means all. A crash and a `Retry` are none of these."""
     give_up_on: tuple[str, ...] = attrs.field(default=(), converter=_names)
     """The exception classes that end the task at once, or their names; these win over `retry_on`."""
 
@@ -67,6 +67,12 @@ class RetryPolicy:
         (True, False)
         """
         names = set(error_types)
-        if names.intersection(self.give_up_on):
-            return False
-        return not self.retry_on or bool(names.intersection(self.retry_on))
+        return not self.gives_up(names) and (not self.retry_on or not names.isdisjoint(self.retry_on))
+
+    def gives_up(self, error_types: Iterable[str]) -> bool:
+        """Whether an error whose class and base classes have these names ends the task at once.
+
+        >>> RetryPolicy(give_up_on=("OSError",)).gives_up(["PermissionError", "OSError"])
+        True
+        """
+        return not set(self.give_up_on).isdisjoint(error_types)

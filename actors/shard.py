@@ -287,7 +287,7 @@ class Shard:
         error = report.error or report.outcome
         if report.outcome == "crashed" and _crashes(task) + 1 >= self._settings.poison_after:
             self._dead_letter(task, report.token, Cause.POISONED, "crashed", error, now, effects)
-        elif report.give_up or task.attempts > task.max_retries or not task.retry.retries(report.error_types):
+        elif report.give_up or task.attempts > task.max_retries or not _may_try_again(task, report):
             self._dead_letter(task, report.token, Cause.FAILED, report.outcome, error, now, effects)
         else:
             delay = report.retry_after_seconds
@@ -466,6 +466,19 @@ _HANDLERS: dict[type, Callable[..., None]] = {
 def _worker(task: Task) -> str:
     assert task.worker_id is not None, "a running task has an owner"
     return task.worker_id
+
+
+def _may_try_again(task: Task, report: Finished) -> bool:
+    """Whether its policy has nothing against another try.
+
+    A handler that asks for one needs no leave. Neither does a crash, which is judged by how often it happens: `retry_on`
+    names what handlers raise, and cannot name what ended a worker. `give_up_on` may.
+    """
+    if report.retry_after_seconds is not None:
+        return True
+    if report.outcome == "crashed":
+        return not task.retry.gives_up(report.error_types)
+    return task.retry.retries(report.error_types)
 
 
 def _crashes(task: Task) -> int:

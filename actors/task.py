@@ -113,6 +113,8 @@ TRANSITIONS: dict[Status, dict[Change, Status]] = {
 }
 """Status, then change, then the status it leads to."""
 
+_LEADS_TO = {change: status for row in TRANSITIONS.values() for change, status in row.items()}
+
 
 def next_status(status: Status, change: Change) -> Status:
     """The status that `change` leads to from `status`, or InvalidTransition.
@@ -123,7 +125,7 @@ def next_status(status: Status, change: Change) -> Status:
     try:
         return TRANSITIONS[status][change]
     except KeyError:
-        raise InvalidTransition(f"a {status} task cannot be {change}") from None
+        raise InvalidTransition(f"a {status} task cannot be {change} ({status} -> {_LEADS_TO[change]})") from None
 
 
 class Cause(StrEnum):

@@ -155,7 +155,7 @@ def test_what_has_ended_cannot_be_cancelled(end: Any) -> None:
     lone = running()
     ((_, answer),) = lone.tell(1.0, finished(end, 1, 1), Cancel("t1", CLIENT)).held
     assert isinstance(answer.error, InvalidTransition)
-    assert str(answer.error) == f"a {end} task cannot be cancelled"
+    assert str(answer.error) == f"a {end} task cannot be cancelled ({end} -> cancelled)"
 
 
 def test_a_waiting_task_is_cancelled_at_once_and_never_starts() -> None:
@@ -380,7 +380,8 @@ def test_a_running_task_is_stopped_and_its_worker_takes_the_next() -> None:
 def test_a_waiting_task_is_cancelled_and_never_starts() -> None:
     events, client = played([3.0, 4.0], number=2)
     assert events == [("alice#1", "Started", 0.0), ("alice#2", "Cancelled", 3.0), ("alice#1", "Completed", 6.0)]
-    assert [str(error) for error in client.errors] == ["None", "a cancelled task cannot be cancelled"]
+    refused = "a cancelled task cannot be cancelled (cancelled -> cancelled)"
+    assert [str(error) for error in client.errors] == ["None", refused]
 
 
 def test_a_stop_that_crosses_a_result_does_no_harm() -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import trio
 
+from actors import TRANSITIONS
 from sim import parse_scenario, simulate
 from sim.demo import SCENARIO, main
 from tests.virtual import run_on_virtual_time
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 def printed_by(code: str) -> str:
@@ -51,3 +53,13 @@ def test_the_demo_prints_what_the_readme_quotes(monkeypatch: pytest.MonkeyPatch)
         main()
     (quoted,) = re.findall(r"<!-- demo -->\n```\n(.*?)```", README, re.DOTALL)
     assert output.getvalue().startswith(quoted)
+
+
+def test_the_diagram_of_a_tasks_states_is_drawn_from_the_table_of_transitions() -> None:
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for status, row in TRANSITIONS.items():
+        for change, leads_to in row.items():
+            arrows.setdefault((status, leads_to), []).append(change)
+    drawn = [f"    {status} --> {to}: {', '.join(changes)}" for (status, to), changes in arrows.items()]
+    (quoted,) = re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)```", ARCHITECTURE, re.DOTALL)
+    assert quoted.splitlines() == drawn

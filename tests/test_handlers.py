@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors import Context, Handler, InvalidConfig, open_runtime
+from actors import Context, Handler, InvalidConfig, Limit, RetryPolicy, open_runtime
 
 
 async def echo(payload: Any) -> Any:
@@ -202,6 +202,14 @@ async def test_a_decorator_that_was_not_called_is_noticed() -> None:
     async with open_runtime(workers=1) as runtime:
         with pytest.raises(InvalidConfig, match="kind must be printable text, got <function echo at"):
             runtime.handler(echo)  # type: ignore[arg-type]
+
+
+async def test_of_a_handler_of_which_nothing_is_said_everything_is_as_the_contract_says() -> None:
+    async with open_runtime(workers=1) as runtime:
+        runtime.handler("crawl")(echo)
+        made = runtime.handlers.settings["crawl"]
+        assert (made.timeout_seconds, made.lease_seconds, made.limit) == (300.0, 60.0, Limit(None, None))
+        assert made.retry == RetryPolicy(max_retries=3)
 
 
 async def test_a_kind_has_one_handler() -> None:

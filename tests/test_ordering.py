@@ -340,6 +340,16 @@ def test_every_order_has_a_name(name: str) -> None:
     assert ORDERING.name_of(ORDERING.make(name)) == name
 
 
+def test_waiting_counts_from_a_fifth_to_all_of_itself_by_level() -> None:
+    assert {str(level.name).lower(): weight for level, weight in WEIGHTS.items()} == {
+        "very_low": 0.2,
+        "low": 0.4,
+        "normal": 0.6,
+        "high": 0.8,
+        "very_high": 1.0,
+    }
+
+
 def test_the_default_is_aging() -> None:
     assert ORDERING.name_of(Settings().ordering) == ORDERING.name_of(Runtime().ordering) == "aging"
 

@@ -28,6 +28,16 @@ def test_backoff_stays_inside_its_band(
     assert plain * (1 - jitter) - 1e-9 * plain <= delay <= plain * (1 + jitter) + 1e-9 * plain
 
 
+@pytest.mark.parametrize(
+    ("failures", "seconds"), [(1, 10.0), (2, 20.0), (5, 160.0), (12, 20_480.0), (13, 21_600.0), (10_000, 21_600.0)]
+)
+def test_unless_said_otherwise_delays_double_from_ten_seconds_up_to_six_hours(failures: int, seconds: float) -> None:
+    policy = RetryPolicy()
+    assert policy.delay_seconds(failures, 0.5) == pytest.approx(seconds)
+    assert policy.delay_seconds(failures, 0.0) == pytest.approx(0.8 * seconds)
+    assert (policy.max_retries, policy.retry_on, policy.give_up_on) == (3, (), ())
+
+
 def test_jitter_reaches_both_ends_of_its_band() -> None:
     policy = RetryPolicy(base_seconds=10, jitter=0.2)
     assert policy.delay_seconds(1, 0.0) == 8.0

@@ -6,22 +6,30 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors import (
+    Account,
+    Claims,
+    Index,
     InvalidConfig,
+    KeyIndex,
     Limit,
     NewTask,
+    Notes,
     Runtime,
     Status,
+    Task,
     UserOptions,
+    WeightedFair,
     WorkerOptions,
     open_runtime,
     scheduler,
 )
 from actors.messages import SetWeight
-from actors.trace import Started
+from actors.trace import Started, Unreachable
+from tests.observing import seeing
 from tests.test_handle import on_virtual_time
 
 
@@ -155,6 +163,7 @@ async def test_a_rate_limit_is_a_burst_and_then_so_many_a_second(autojump_clock:
     gaps=st.lists(st.sampled_from([0.0, 0.0, 0.1, 0.7, 3.0]), min_size=2, max_size=25),
     scope=st.sampled_from(["kind", "user", "everything"]),
 )
+@example(rate=7.0, gaps=[0.1, *[0.0] * 7], scope="kind")
 @settings(max_examples=40)
 def test_starts_in_any_window_keep_to_capacity_plus_rate_times_its_length(
     rate: float, gaps: list[float], scope: str
@@ -175,7 +184,8 @@ def test_starts_in_any_window_keep_to_capacity_plus_rate_times_its_length(
     capacity = max(1.0, rate)
     for first, since in enumerate(times):
         for last, until in enumerate(times[first:], start=first):
-            assert last - first + 1 <= capacity + rate * (until - since) + 1e-6
+            # The runtime counts from the wall clock, which a float knows to a quarter of a microsecond.
+            assert last - first + 1 <= capacity + rate * (until - since + 1e-6) + 1e-9
 
 
 @pytest.mark.parametrize("scope", [{"kind": "x"}, {"user": "alice"}, {}], ids=str)
@@ -232,6 +242,49 @@ async def test_users_share_a_limited_kind_by_weight(autojump_clock: trio.abc.Clo
     assert abs(counts["alice"] - 3 * counts["bob"]) <= 4 and sum(counts.values()) >= 40
 
 
+@pytest.mark.parametrize("held", ["paused", "throttled", "capped", "without a handler"])
+async def test_a_kind_that_may_not_start_hides_no_other_of_the_same_user(
+    held: str, autojump_clock: trio.abc.Clock
+) -> None:
+    starts = Starts()
+    async with open_runtime(workers=1) as runtime:
+        starts.register(runtime, "y")
+        if held != "without a handler":
+            starts.register(
+                runtime,
+                "x",
+                rate_limit=0.001 if held == "throttled" else None,
+                concurrency_max=0 if held == "capped" else None,
+            )
+        await runtime.pause()
+        await submit(runtime, *["alice"] * 5, kind="x", priority="critical")
+        await submit(runtime, "alice", "alice", kind="y", priority="very_low")
+        if held == "paused":
+            await runtime.pause(kind="x")
+        await runtime.resume()
+        await trio.sleep(20)
+    assert len(starts.times(kind="y")) == 2 and len(starts.times(kind="x")) == (held == "throttled")
+
+
+@pytest.mark.parametrize("scope", [{"user": "alice"}, {}], ids=["its user", "everything"])
+async def test_a_start_that_one_limit_forbids_takes_no_permit_of_another(
+    scope: dict[str, Any], autojump_clock: trio.abc.Clock
+) -> None:
+    """Limits are checked together before any is taken: the kind's one permit is there for who may start first."""
+    starts = Starts()
+    async with open_runtime(workers=4) as runtime:
+        starts.register(runtime, "x", rate_limit=0.1)
+        await runtime.set_limits(concurrency_max=0, **scope)
+        await submit(runtime, *["alice"] * 5)
+        await trio.sleep(1)
+        assert starts == []
+        await runtime.pause(user="alice")
+        await runtime.set_limits(**scope)
+        await submit(runtime, "bob", "bob")
+        await trio.sleep(15)
+    assert starts.times(user="bob") == [1, 11]
+
+
 # Turns
 
 
@@ -243,6 +296,59 @@ async def test_two_users_take_turns_whoever_came_first(autojump_clock: trio.abc.
         await submit(runtime, *["bob"] * 3)
         await trio.sleep(20)
     assert turns(starts) == "abababaaa"
+
+
+@pytest.mark.parametrize(
+    ("sharing", "order"),
+    [
+        ("weighted_fair", "ababaa"),
+        ("round_robin", "ababaa"),
+        ({"policy": "deficit", "quantum_seconds": 1.0}, "ababaa"),
+        ("deficit", "aaaabb"),
+        ("fifo", "aaaabb"),
+        ("noisy_neighbour", "abaaab"),
+        ("capped", "aaaabb"),
+        ("strict", "bbaaaa"),
+        ("tests.test_runtime_control:LastByName", "bbaaaa"),
+    ],
+)
+async def test_whose_turn_it_is_is_as_the_sharing_policy_says(
+    sharing: Any, order: str, autojump_clock: trio.abc.Clock
+) -> None:
+    """alice came first, with more; what bob has is more urgent. Each is noisy once it has run something."""
+    starts = Starts()
+    async with open_runtime(workers=1, sharing=sharing) as runtime:
+        starts.register(runtime, "x")
+        await runtime.pause()
+        await submit(runtime, *["alice"] * 4)
+        await submit(runtime, "bob", "bob", priority="high")
+        await runtime.resume()
+        await trio.sleep(20)
+    assert turns(starts) == order
+
+
+@attrs.frozen
+class LastByName:
+    """A policy of a user's own, which is named by its module."""
+
+    sees_heads = False
+
+    def start(self, notes: Notes, claims: Claims) -> Account:
+        return LastByNameAccount(WeightedFair().start(notes, claims))
+
+
+class LastByNameAccount:
+    """Charges nothing that counts; the last by name goes first."""
+
+    def __init__(self, fair: Account) -> None:
+        self.activate, self.deactivate = fair.activate, fair.deactivate
+        self.charge, self.correct, self.reweigh = fair.charge, fair.correct, fair.reweigh
+
+    def rank(self, user: str, head: object) -> list[int]:
+        return [-ord(letter) for letter in user]
+
+    def index(self) -> Index:
+        return KeyIndex(self)
 
 
 def turns(starts: Starts) -> str:
@@ -384,6 +490,35 @@ async def test_splitting_a_backlog_below_one_tenant_gains_nothing(autojump_clock
     assert max(inner.values()) - min(inner.values()) <= 1 and len(inner) == 10
 
 
+async def test_the_tasks_of_a_tenant_itself_are_one_child_among_those_below_it(autojump_clock: trio.abc.Clock) -> None:
+    starts = Starts()
+    async with open_runtime(workers=1) as runtime:
+        starts.register(runtime, "x")
+        await runtime.pause()
+        await submit(runtime, *["tenant", "tenant/alice", "bob"] * 50)
+        await runtime.resume()
+        await trio.sleep(39.5)
+    assert Counter(starts.users()) == {"bob": 20, "tenant": 10, "tenant/alice": 10}
+
+
+async def test_a_charge_is_corrected_to_what_was_used(autojump_clock: trio.abc.Clock) -> None:
+    """alice says that her tasks cost a tenth of what they do: it gains her nothing."""
+    used: Counter[str] = Counter()
+    async with open_runtime(workers=1) as runtime:
+
+        @runtime.handler("x")
+        async def work(payload: None, context: Any) -> None:
+            await trio.sleep(1)
+            used[context.user] += 1
+
+        await runtime.pause()
+        await runtime.submit_many([NewTask("x", user="alice", cost=0.1) for _ in range(60)])
+        await runtime.submit_many([NewTask("x", user="bob", cost=1.0) for _ in range(60)])
+        await runtime.resume()
+        await trio.sleep(60.5)
+    assert sum(used.values()) >= 60 and abs(used["alice"] - used["bob"]) <= 4
+
+
 @given(workers=st.integers(1, 6), backlog=st.dictionaries(st.sampled_from("abcd"), st.integers(1, 9), min_size=1))
 @settings(max_examples=40)
 def test_no_worker_idles_beside_work(workers: int, backlog: dict[str, int]) -> None:
@@ -451,6 +586,48 @@ async def test_a_task_is_overtaken_only_by_those_that_come_soon_after_it(autojum
     assert ran == ["in time", "old", "too late"]
 
 
+@pytest.mark.parametrize(
+    ("ordering", "ran"),
+    [
+        ("aging", ["later, high", "early, low", "later, expires"]),
+        ({"policy": "aging", "aging_seconds": 10}, ["early, low", "later, high", "later, expires"]),
+        ("strict", ["later, high", "later, expires", "early, low"]),
+        ("fifo", ["early, low", "later, high", "later, expires"]),
+        ("deadline", ["later, expires", "early, low", "later, high"]),
+        ("accumulating", ["early, low", "later, high", "later, expires"]),
+        ("naive_score", ["later, high", "later, expires", "early, low"]),
+        ("tests.test_runtime_control:ByName", ["early, low", "later, expires", "later, high"]),
+    ],
+)
+async def test_the_order_within_a_user_is_that_of_its_policy(
+    ordering: Any, ran: list[str], autojump_clock: trio.abc.Clock
+) -> None:
+    """One that is low and came 100 s before one that is high, and one that is normal and expires."""
+    started: list[str] = []
+
+    async def note(name: str) -> None:
+        started.append(name)
+
+    async with open_runtime(workers=1, ordering=ordering) as runtime:
+        runtime.handler("x")(note)
+        await runtime.pause()
+        await runtime.submit("x", "early, low", priority="low")
+        await trio.sleep(100)
+        await runtime.submit("x", "later, high", priority="high")
+        await runtime.submit("x", "later, expires", priority="normal", expires_after_seconds=500)
+        await trio.sleep(10)
+        await runtime.resume()
+        await trio.sleep(1)
+    assert started == ran
+
+
+class ByName:
+    """An order of a user's own."""
+
+    def key(self, task: Task) -> str:
+        return str(task.payload)
+
+
 # Who may run whom
 
 
@@ -471,3 +648,54 @@ async def test_workers_serve_their_own_and_steal_where_they_may(autojump_clock: 
         assert ran == {"alice": {"worker/1", "worker/2"}, "bob": {"worker/2"}}
         assert runtime.explain(carol.id).sentence == "carol#7 waits: no worker for 'x' may serve carol."
         assert runtime.health().unreachable == ("carol",)
+
+
+async def test_a_stolen_task_is_charged_to_the_user_it_belongs_to(autojump_clock: trio.abc.Clock) -> None:
+    """One worker does nothing but steal from bob: so the other, who serves everybody, is carol's."""
+    starts = Starts()
+    async with open_runtime(
+        worker=(WorkerOptions(users=("nobody",), steals=("bob",)), WorkerOptions(users=("bob", "carol")))
+    ) as runtime:
+        starts.register(runtime, "x")
+        await runtime.pause()
+        await submit(runtime, *["bob", "carol"] * 60)
+        await runtime.resume()
+        await trio.sleep(39.5)
+    counts = Counter(starts.users())
+    assert sum(counts.values()) == 80 and abs(counts["bob"] - counts["carol"]) <= 2
+
+
+STEALS = {
+    "none": "bbb",
+    "listed": "bbbaaac",
+    "longest": "bbbccc",
+}
+"""Whom a worker of bob's serves who may steal from alice and carol, in this order; carol has most."""
+
+
+@pytest.mark.parametrize("stealing", STEALS)
+async def test_a_worker_steals_as_its_policy_says_and_only_when_its_own_have_nothing(
+    stealing: str, autojump_clock: trio.abc.Clock
+) -> None:
+    starts = Starts()
+    worker = (WorkerOptions(users=("bob",), steals=("alice", "carol")),)
+    async with open_runtime(worker=worker, stealing=stealing, stop_grace_seconds=0) as runtime:
+        starts.register(runtime, "x")
+        await runtime.pause()
+        await submit(runtime, *["alice"] * 3, *["carol"] * 6, *["bob"] * 3)
+        await runtime.resume()
+        await trio.sleep(len(STEALS[stealing]) - 0.5)
+    assert turns(starts) == STEALS[stealing]
+
+
+async def test_a_user_that_no_worker_can_reach_is_an_event_an_alert_and_explained(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    async with open_runtime(worker=(WorkerOptions(users=("alice",)),)) as runtime:
+        Starts().register(runtime, "x")
+        seen = seeing(runtime)
+        handle = await runtime.submit("x", 1, user="carol")
+        await submit(runtime, "alice", "carol")
+        assert [event.user for event in seen.of(Unreachable)] == ["carol"], "once, and at once"
+        assert runtime.health().unreachable == ("carol",) and runtime.health().status == "degraded"
+        assert "unreachable" in [block.reason for block in runtime.explain(handle.id).blocks]

@@ -195,6 +195,27 @@ def test_a_payload_may_be_as_long_as_the_bound_and_not_longer(bound: int, length
     on_virtual_time(program)
 
 
+async def test_a_record_says_when_each_thing_happened_and_who_ran_it(autojump_clock: trio.abc.Clock) -> None:
+    async with open_runtime(workers=1) as runtime:
+        runtime.handler("sleep")(trio.sleep)
+        await runtime.pause()
+        handle = await runtime.submit("sleep", 5)
+        at = handle.task().created_at
+        await trio.sleep(3)
+        await runtime.resume()
+        waiting_ended = handle.task()
+        await trio.sleep(2)
+        assert waiting_ended.time_in_queue(at + 5) == pytest.approx(3)
+        assert waiting_ended.time_in_progress(at + 5) == pytest.approx(2)
+        task = await handle.wait()
+        times = (task.started_at, task.completed_at, task.updated_at)
+        assert [time - at for time in times if time is not None] == pytest.approx([3, 8, 8])
+        assert (task.time_in_queue(at + 99), task.time_in_progress(at + 99), task.age(at + 99)) == pytest.approx(
+            (3, 5, 99)
+        )
+        assert (task.worker_id, task.history[0].worker_id) == ("worker/1", "worker/1")
+
+
 # When it may run
 
 
@@ -277,14 +298,29 @@ async def test_the_same_key_of_the_same_user_is_the_same_task(autojump_clock: tr
         assert sorted(ran) == [0, 9]
 
 
-async def test_a_key_is_free_again_when_its_task_was_removed(autojump_clock: trio.abc.Clock) -> None:
+@pytest.mark.parametrize("removal", ["deleted", "purged", "swept", "kept long enough"])
+async def test_a_key_means_its_task_until_that_is_removed_however_it_is(
+    removal: str, autojump_clock: trio.abc.Clock
+) -> None:
     async with open_runtime(workers=1) as runtime:
-        runtime.handler("echo")(echo)
-        first = await runtime.submit("echo", 1, idempotency_key="k")
-        await first.result()
-        await runtime.delete(first.id)
-        second = await runtime.submit("echo", 2, idempotency_key="k")
-        assert second.id != first.id and await second.result() == 2
+
+        @runtime.handler("fail", max_retries=0)
+        async def fail(payload: int) -> None:
+            raise ValueError("boom")
+
+        first = await runtime.submit("fail", 1, idempotency_key="k")
+        await first.wait()
+        await trio.sleep(7_100)
+        assert (await runtime.submit("fail", 2, idempotency_key="k")).id == first.id
+        remove: dict[str, Callable[[], Awaitable[Any]]] = {
+            "deleted": lambda: runtime.delete(first.id),
+            "purged": runtime.purge,
+            "swept": lambda: runtime.maintain(everything=True),
+            "kept long enough": lambda: trio.sleep(200),
+        }
+        await remove[removal]()
+        second = await runtime.submit("fail", 3, idempotency_key="k")
+        assert second.id != first.id and (await second.wait()).payload == 3
 
 
 async def test_a_key_is_known_to_a_task_of_another_kind_whose_result_is_read_as_that_kinds(

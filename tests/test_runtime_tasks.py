@@ -24,7 +24,9 @@ from actors import (
     TaskFailed,
     UnknownTask,
     open_runtime,
+    shard,
 )
+from actors.messages import Beat
 from tests.test_handle import on_virtual_time
 
 AT_ONCE = RetryPolicy(base_seconds=0, jitter=0)
@@ -202,7 +204,7 @@ async def test_what_has_ended_cannot_be_cancelled(does: str, status: str) -> Non
         await handle.wait()
         with pytest.raises(InvalidTransition) as refused:
             await handle.cancel()
-        assert str(refused.value) == f"a {status} task cannot be cancelled"
+        assert str(refused.value) == f"a {status} task cannot be cancelled ({status} -> cancelled)"
         with pytest.raises(UnknownTask, match="no task has id 'nobody'"):
             await runtime.cancel("nobody")
 
@@ -260,15 +262,20 @@ async def test_a_running_task_that_is_put_back_runs_again_and_its_first_run_is_f
         assert [attempt.outcome for attempt in handle.task().history] == ["requeued", "completed"]
 
 
-@pytest.mark.parametrize(("does", "status"), [("done", "completed"), ("wait", "pending")])
-async def test_what_waits_or_is_done_cannot_be_put_back(does: str, status: str, autojump_clock: trio.abc.Clock) -> None:
+@pytest.mark.parametrize("status", ["completed", "cancelled", "pending"])
+async def test_what_waits_is_done_or_was_cancelled_cannot_be_put_back(
+    status: str, autojump_clock: trio.abc.Clock
+) -> None:
+    """Completed and cancelled are final, and what waits is where it would be put."""
     async with open_runtime(workers=1) as runtime:
         register(runtime)
-        handle = await runtime.submit("x", does, delay_seconds=None if does == "done" else 99)
+        handle = await runtime.submit("x", "done", delay_seconds=None if status == "completed" else 99)
+        if status == "cancelled":
+            await handle.cancel()
         await trio.sleep(1)
         with pytest.raises(InvalidTransition) as refused:
             await runtime.requeue(handle.id)
-        assert str(refused.value) == f"a {status} task cannot be requeued"
+        assert str(refused.value) == f"a {status} task cannot be requeued ({status} -> pending)"
         with pytest.raises(UnknownTask):
             await runtime.requeue("nobody")
 
@@ -396,6 +403,172 @@ async def test_classes_of_exceptions_say_what_is_worth_another_try(
 
         task = await (await runtime.submit("x")).wait()
         assert len(task.history) == executions == task.attempts
+
+
+async def test_a_handler_that_asks_for_another_try_gets_it_whatever_its_policy_is_for(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """`retry_on` and `give_up_on` judge what goes wrong; `Retry` is the handler's own word, as long as tries are left."""
+    async with open_runtime(workers=1) as runtime:
+        for policy in (RetryPolicy(retry_on=(OSError,)), RetryPolicy(give_up_on=(Exception,))):
+            kind = repr(policy)
+
+            @runtime.handler(kind, retry=policy, max_retries=2)
+            async def asks(payload: None) -> None:
+                raise Retry(after=77)
+
+            task = await (await runtime.submit(kind)).wait()
+            starts = [attempt.started_at for attempt in task.history]
+            assert [after - before for before, after in pairwise(starts)] == pytest.approx([77, 77])
+            assert (task.attempts, task.cause, task.error) == (3, Cause.FAILED, "retry after 77 s")
+
+
+async def test_a_crash_is_judged_by_how_often_it_happens_and_not_by_what_is_worth_a_retry(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    async with open_runtime(workers=1) as runtime:
+
+        @runtime.handler("x", retry=RetryPolicy(base_seconds=0, retry_on=(OSError,), max_retries=9))
+        async def crashes(payload: None) -> None:
+            raise SystemExit(3)
+
+        @runtime.handler("y", retry=RetryPolicy(base_seconds=0, give_up_on=(SystemExit,), max_retries=9))
+        async def is_given_up_on(payload: None) -> None:
+            raise SystemExit(3)
+
+        tasks = [await (await runtime.submit(kind)).wait() for kind in "xy"]
+        assert [(task.cause, len(task.history)) for task in tasks] == [(Cause.POISONED, 3), (Cause.FAILED, 1)]
+
+
+async def test_while_a_task_waits_for_its_next_try_its_worker_runs_others(autojump_clock: trio.abc.Clock) -> None:
+    async with open_runtime(workers=1) as runtime:
+        runtime.handler("x", retry=RetryPolicy(base_seconds=1_000, jitter=0))(fate)
+        waits = await runtime.submit("x", "fail")
+        await trio.sleep(1)
+        began = trio.current_time()
+        assert [await (await runtime.submit("x", "done")).result() for _ in range(5)] == ["done"] * 5
+        assert trio.current_time() == began and runtime.stats().workers_busy == 0
+        assert (waits.task().status, waits.task().attempts, waits.task().worker_id) == (Status.PENDING, 1, "worker/1")
+
+
+async def test_tasks_that_failed_together_come_back_spread_over_the_band_of_the_jitter(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    async with open_runtime(workers=40) as runtime:
+        runtime.handler("x", retry=RetryPolicy(base_seconds=100, jitter=0.2, max_retries=1))(fate)
+        handles = await runtime.submit_many([NewTask("x", "fail") for _ in range(40)])
+        histories = [(await handle.wait()).history for handle in handles]
+        delays = [second.started_at - first.ended_at for first, second in histories]
+        assert all(80 - 1e-3 <= delay <= 120 + 1e-3 for delay in delays)
+        assert len({round(delay, 3) for delay in delays}) > 30 and min(delays) < 95 < 105 < max(delays)
+
+
+async def test_a_retry_never_runs_before_its_time_but_keeps_its_place_by_age(autojump_clock: trio.abc.Clock) -> None:
+    ran: list[str] = []
+    async with open_runtime(workers=1) as runtime:
+
+        @runtime.handler("x", retry=RetryPolicy(base_seconds=10, jitter=0))
+        async def fails_once(payload: str, context: Any) -> None:
+            ran.append(payload)
+            if payload == "old" and context.attempt == 1:
+                raise ValueError("boom")
+
+        old = await runtime.submit("x", "old")
+        await trio.sleep(1)
+        order_at = old.task().order_at
+        await runtime.submit("x", "before its time")
+        await trio.sleep(1)
+        await runtime.pause()
+        await runtime.submit("x", "came after it")
+        await trio.sleep(20)
+        await runtime.resume()
+        await trio.sleep(1)
+        assert ran == ["old", "before its time", "old", "came after it"] and old.task().order_at == order_at
+
+
+# Dead letters, by cause
+
+
+async def die(runtime: Runtime, cause: str) -> Task:
+    """The dead letter that is made in this way; its handler works from then on."""
+    works = False
+
+    @runtime.handler("x", retry=AT_ONCE, max_retries=9 if cause == "poisoned" else 1)
+    async def sometimes(payload: None) -> str:
+        if works:
+            return "done"
+        raise SystemExit("bang") if cause == "poisoned" else ValueError("boom")
+
+    if cause in ("expired", "dropped"):
+        await runtime.pause()
+    handle = await runtime.submit("x", expires_after_seconds=5 if cause == "expired" else None)
+    if cause == "dropped":
+        await runtime.submit("x")
+    task = await handle.wait()
+    works = True
+    await runtime.resume()
+    return task
+
+
+DEATHS = {
+    "failed": (["failed", "failed"], "ValueError: boom"),
+    "expired": ([], "not started by "),
+    "poisoned": (["crashed", "crashed", "crashed"], "SystemExit: bang"),
+    "dropped": ([], "dropped to make room: the queue was full"),
+}
+
+
+@pytest.mark.parametrize("cause", DEATHS)
+async def test_a_dead_letter_has_its_cause_its_reason_and_its_history_and_can_be_put_back(
+    cause: str, autojump_clock: trio.abc.Clock
+) -> None:
+    outcomes, reason = DEATHS[cause]
+    async with open_runtime(workers=1, admitted_max=1, when_full="drop_oldest") as runtime:
+        task = await die(runtime, cause)
+        assert (task.status, task.cause) == (Status.FAILED, cause)
+        assert [attempt.outcome for attempt in task.history] == outcomes
+        assert task.error is not None and task.error.startswith(reason)
+        assert runtime.dead_letters(cause=cause) == [task]
+        assert all(runtime.dead_letters(cause=other) == [] for other in Cause if other != cause)
+        await runtime.requeue(task.id, reset_retries=True)
+        again = await runtime.wait(task.id)
+        assert (again.status, again.result, again.attempts, again.cause) == (Status.COMPLETED, "done", 1, None)
+        assert again.token > task.token and runtime.dead_letters() == []
+
+
+@pytest.mark.parametrize("how", ["takes too long", "falls silent"])
+async def test_a_task_that_takes_too_long_or_whose_worker_falls_silent_is_never_poisoned(
+    how: str, autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what takes its worker down is poison; the rest fails when it is out of retries."""
+    if how == "falls silent":
+        monkeypatch.setitem(shard._HANDLERS, Beat, lambda *nothing: None)
+    async with open_runtime(workers=6, poison_after=2, stop_grace_seconds=0) as runtime:
+        timeout = 5 if how == "takes too long" else None
+        runtime.handler("x", retry=AT_ONCE, max_retries=4, timeout_seconds=timeout, lease_seconds=10)(fate)
+        task = await (await runtime.submit("x", "hang")).wait()
+        outcome = "failed" if how == "takes too long" else "recovered"
+        assert (task.cause, [attempt.outcome for attempt in task.history]) == (Cause.FAILED, [outcome] * 5)
+
+
+async def test_only_crashes_count_towards_poison_and_they_count_anew_when_an_operator_puts_the_task_back(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    ends = ["fail", "hang", "crash", "hang", "crash", "fail", "crash", "crash", "crash", "crash"]
+    async with open_runtime(workers=1, poison_after=3) as runtime:
+
+        @runtime.handler("x", retry=AT_ONCE, max_retries=20, timeout_seconds=5)
+        async def ends_in_turn(payload: None) -> None:
+            end = ends.pop(0)
+            if end == "crash":
+                raise SystemExit("bang")
+            await fate(end)
+
+        handle = await runtime.submit("x")
+        assert (await handle.wait()).cause is Cause.POISONED and len(ends) == 3
+        await runtime.requeue(handle.id)
+        assert (await handle.wait()).cause is Cause.POISONED and ends == []
+        assert [attempt.outcome for attempt in handle.task().history[:3]] == ["failed", "failed", "crashed"]
 
 
 # Explaining

@@ -249,8 +249,10 @@ class Model:
         policy = task.given.retry
         unwanted = any(name in policy.give_up_on for name in report.error_types)
         wanted = not policy.retry_on or any(name in policy.retry_on for name in report.error_types)
+        asked = report.retry_after_seconds is not None
+        may = asked or (not unwanted and (wanted or report.outcome == "crashed"))
         out_of_retries = task.attempts == 1 + policy.max_retries
-        return Cause.FAILED if report.give_up or unwanted or not wanted or out_of_retries else None
+        return Cause.FAILED if report.give_up or not may or out_of_retries else None
 
     def delay_band(self, task: Expected, report: Finished) -> tuple[float, float]:
         if report.retry_after_seconds is not None:
@@ -880,6 +882,9 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "outcomes are settled twice": settling_twice,
     "the dead are never swept": lambda patch: patch.setattr(lanes, "_COMPACT_MIN", 1_000),
     "crashes are not counted": lambda patch: patch.setattr(shard, "_crashes", lambda task: 0),
+    "a crash or a handler's own wish is judged by retry_on": lambda patch: patch.setattr(
+        shard, "_may_try_again", lambda task, report: task.retry.retries(report.error_types)
+    ),
     "one retry too many": lambda patch: patch.setattr(
         Task, "max_retries", property(lambda task: task.retry.max_retries + 1)
     ),
