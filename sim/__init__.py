@@ -1,6 +1,7 @@
 """The simulator: runs scenarios on Evenhand's own cores, on virtual time, and says whether they kept their promises."""
 
 from sim.full import simulate_fully
+from sim.interleaving import PriorityOrder, RandomOrder
 from sim.invariants import Observer, Violation
 from sim.metrics import GroupMetrics, jain_index
 from sim.observation import CheckResult, SimulationResult
@@ -31,6 +32,8 @@ __all__ = [
     "Observer",
     "PauseEvent",
     "Poisson",
+    "PriorityOrder",
+    "RandomOrder",
     "ResumeEvent",
     "Runtime",
     "Scenario",

@@ -14,6 +14,7 @@ from actors.policies import ORDERING, SHARING
 from actors.table import Table
 from actors.trace import Event, Header, TraceWriter
 from actors.version import installed_version
+from sim.interleaving import interleaving_in_words
 from sim.invariants import Ledger, Observer, Violation
 from sim.metrics import GroupMetrics, Metrics
 from sim.scenario import Check, Scenario
@@ -49,6 +50,8 @@ class SimulationResult:
     version: str
     sharing: str
     ordering: str
+    interleaving: str
+    """In which order messages were delivered that were under way together."""
     verdict: str
     """`pass` or `fail`."""
     trace_sha256: str
@@ -124,6 +127,7 @@ class Observation:
             version=installed_version(),
             sharing=SHARING.name_of(runtime.sharing),
             ordering=ORDERING.name_of(runtime.ordering),
+            interleaving=interleaving_in_words(self._scenario.interleaving),
             verdict="pass" if all(check.as_expected for check in checks) else "fail",
             trace_sha256=self._writer.sha256(),
             jobs=self.metrics.jobs,
@@ -176,5 +180,7 @@ def _header(scenario: Scenario) -> Header:
         "ordering": ORDERING.name_of(runtime.ordering),
         "critical_burst": runtime.critical_burst,
         "admitted_max": runtime.admitted_max,
+        "interleaving": interleaving_in_words(scenario.interleaving),
+        "planted": runtime.planted,
     }
     return Header(scenario=scenario.name, seed=scenario.seed, version=installed_version(), options=options)

@@ -24,9 +24,11 @@ from actors.scheduler import Scheduler
 from actors.table import Table
 from actors.wiring import notes_of, spawn_cores
 from actors.worker import Worker
+from sim.interleaving import Interleaving
 from sim.invariants import Observer
 from sim.observation import Observation, SimulationResult
 from sim.operator import OPERATOR, Operator
+from sim.planted import spawn_planted_cores
 from sim.scenario import Scenario
 from sim.worker import SimulatedExecutor
 from sim.workload import Source, source_address
@@ -67,7 +69,8 @@ class Simulation:
         self._observation = Observation(scenario, settings, self.table, workers, observers, trace)
         self.ledger, self.metrics = self._observation.ledger, self._observation.metrics
         draw = keyed_draw(scenario.seed)
-        self.host = Host(self.table, draw, observe=self._observation.on_event, gate=gate, journal=journal)
+        order = scenario.interleaving.start() if scenario.interleaving is not None else None
+        self.host = Host(self.table, draw, observe=self._observation.on_event, gate=gate, journal=journal, order=order)
         self._populate(settings, workers)
 
     def run(self, until: float = NEVER) -> None:
@@ -103,7 +106,10 @@ class Simulation:
             executor = SimulatedExecutor(address, kinds)
             return lambda: Worker(address, worker_class, executor, table, notes_of(table, address))
 
-        spawn_cores(self.host, settings)
+        if self.scenario.runtime.planted:
+            spawn_planted_cores(self.host, settings, self.scenario.runtime.planted)
+        else:
+            spawn_cores(self.host, settings)
         for address, worker_class in workers.items():
             self.host.spawn(address, worker(address, worker_class))
         spawn_world(self.host, self.scenario)
@@ -127,14 +133,20 @@ def with_options(
     seed: int | None = None,
     sharing: SharingPolicy | str | None = None,
     ordering: OrderingPolicy | str | None = None,
+    interleaving: Interleaving | None = None,
 ) -> Scenario:
-    """The same scenario with another seed or policies, where they are given."""
+    """The same scenario with another seed, policies or interleaving, where they are given."""
     runtime = scenario.runtime
     if sharing is not None:
         runtime = attrs.evolve(runtime, sharing=SHARING.make(sharing))
     if ordering is not None:
         runtime = attrs.evolve(runtime, ordering=ORDERING.make(ordering))
-    return attrs.evolve(scenario, runtime=runtime, seed=scenario.seed if seed is None else seed)
+    return attrs.evolve(
+        scenario,
+        runtime=runtime,
+        seed=scenario.seed if seed is None else seed,
+        interleaving=scenario.interleaving if interleaving is None else interleaving,
+    )
 
 
 def simulate(
@@ -143,10 +155,11 @@ def simulate(
     seed: int | None = None,
     sharing: SharingPolicy | str | None = None,
     ordering: OrderingPolicy | str | None = None,
+    interleaving: Interleaving | None = None,
     observers: Sequence[Observer] = (),
     trace: BinaryIO | None = None,
 ) -> SimulationResult:
-    """Run a scenario on virtual time, with another seed or policies if given.
+    """Run a scenario on virtual time, with another seed, policies or interleaving if given.
 
     >>> from sim import Scenario, Kind, User, Burst, Fixed
     >>> kind = Kind(name="work", service=Fixed(seconds=2.0))
@@ -155,7 +168,7 @@ def simulate(
     >>> result.verdict, result.jobs, result.virtual_seconds, result.users["alice"].wait_seconds_max
     ('pass', 9, 4.0, 2.0)
     """
-    scenario = with_options(scenario, seed=seed, sharing=sharing, ordering=ordering)
+    scenario = with_options(scenario, seed=seed, sharing=sharing, ordering=ordering, interleaving=interleaving)
     began = time.perf_counter()
     simulation = Simulation(scenario, observers=observers, trace=trace)
     simulation.run()

@@ -23,11 +23,14 @@ from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
 from actors.task import Priority
 from actors.validators import finite, greater_than, is_finite, one_of, or_none, printable, user_name_fault, whole
+from sim.interleaving import ORDERS, Interleaving
 from sim.operator import ACTIONS, TimedEvent
+from sim.planted import PLANTED
 from sim.processes import PROCESSES, SERVICES, Arrivals, Service
 
 __all__ = [
     "METRICS",
+    "TAGGED",
     "Check",
     "Kind",
     "Runtime",
@@ -149,6 +152,15 @@ class Runtime:
     admitted_per_user_max: int | None = attrs.field(default=None, validator=or_none(whole(0)))
     when_full: str = attrs.field(default="reject", validator=one_of(("reject", "wait", "drop_oldest")))
     admission_share: float | None = attrs.field(default=8.0, validator=or_none(greater_than(0)))
+    planted: tuple[str, ...] = attrs.field(default=())
+    """Mistakes to be made on purpose, to see that they are found."""
+
+    @planted.validator
+    def _check_planted(self, _: Any, planted: tuple[str, ...]) -> None:
+        for name in planted:
+            if name not in PLANTED:
+                hint = suggestion(name, list(PLANTED))
+                raise InvalidConfig(f"planted must be of {', '.join(PLANTED)}, got {name!r}{hint}")
 
 
 @attrs.frozen(kw_only=True)
@@ -201,6 +213,8 @@ class Scenario:
     """When arrivals stop; the queue then drains."""
     warmup_seconds: float = attrs.field(default=0.0, validator=finite(0))
     """Waits of tasks that arrive before this are not measured."""
+    interleaving: Interleaving | None = None
+    """In which order messages are delivered that are under way together; as they were sent unless given."""
     runtime: Runtime = Runtime()
     kinds: tuple[Kind, ...] = attrs.field(metadata={"key": "kind"})
     users: tuple[User, ...] = attrs.field(metadata={"key": "user"})
@@ -291,6 +305,14 @@ def _unknown(path: str, what: str, name: str | None, known: list[str]) -> Iterat
 
 # Reading a file
 
+TAGGED: tuple[tuple[Any, str, dict[str, type[Any]]], ...] = (
+    (Service, "distribution", SERVICES),
+    (Arrivals, "process", PROCESSES),
+    (TimedEvent, "action", ACTIONS),
+    (Interleaving, "order", ORDERS),
+)
+"""Tables that say in one key which class they are: what they are together, the key, and each by name."""
+
 
 def _tagged(converter: Any, tag: str, classes: dict[str, type[Any]]) -> Any:
     """A hook for tables that say in one key which class they are."""
@@ -311,9 +333,8 @@ def _tagged(converter: Any, tag: str, classes: dict[str, type[Any]]) -> Any:
 
 def _make_converter() -> Any:
     converter = make_converter()
-    converter.register_structure_hook(Service, _tagged(converter, "distribution", SERVICES))
-    converter.register_structure_hook(Arrivals, _tagged(converter, "process", PROCESSES))
-    converter.register_structure_hook(TimedEvent, _tagged(converter, "action", ACTIONS))
+    for union, tag, classes in TAGGED:
+        converter.register_structure_hook(union, _tagged(converter, tag, classes))
     return converter
 
 

@@ -15,7 +15,7 @@ def header(result: SimulationResult) -> str:
     """What was run: enough to run it again."""
     return (
         f"[bold]{escape(result.scenario)}[/]  seed {result.seed}, sharing {escape(result.sharing)}, "
-        f"ordering {escape(result.ordering)}, evenhand {result.version}"
+        f"ordering {escape(result.ordering)}, delivery {result.interleaving}, evenhand {result.version}"
     )
 
 
