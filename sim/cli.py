@@ -11,6 +11,7 @@ from typing import Any
 
 from actors.errors import EvenhandError, InvalidConfig
 from actors.version import installed_version
+from sim.explore import hash_elsewhere
 from sim.observation import SimulationResult
 from sim.runner import simulate, with_options
 from sim.scenario import load_scenario
@@ -60,6 +61,7 @@ def _app(cyclopts: Any) -> Any:
     sim = cyclopts.App(name="sim", help="Simulate scenarios on virtual time.")
     app.command(sim)
     sim.command(run, name="run")
+    sim.command("sim.commands.explore:explore_command", name="explore")
     return app
 
 
@@ -72,6 +74,7 @@ def run(
     ordering: str | None = None,
     json: bool = False,
     trace: Path | None = None,
+    twice: bool = False,
 ) -> int:
     """Run a scenario and say whether it kept its promises.
 
@@ -89,6 +92,8 @@ def run(
         Print one JSON object instead of tables.
     trace
         Write every event to this file, as JSON Lines.
+    twice
+        Run it again in a new process, and fail unless both leave the same trace.
     """
     # A user's own policy, `module:Class`, is looked for where the command is run, as `python -m` would.
     sys.path.insert(0, "")
@@ -106,6 +111,8 @@ def run(
         except OSError as error:
             raise InvalidConfig(f"--trace must be a file that can be written: {error}") from None
     _print_json(result) if json else _print_tables(result)
+    if twice and (elsewhere := hash_elsewhere(scenario)) != result.trace_sha256:
+        raise EvenhandError(f"I24 determinism: this run left trace {result.trace_sha256}, another process {elsewhere}")
     return PASSED if result.passed else FAILED
 
 
