@@ -64,7 +64,8 @@ class Journal(Protocol):
 class Order(Protocol):
     """Where interleavings get in: holds the messages under way and says which is next.
 
-    Whatever it chooses, two messages from one sender to one receiver must come out as they went in.
+    Whatever it chooses, two messages from one sender to one receiver must come out as they went in, where `Failed` counts
+    as said by the actor that it is about.
     """
 
     def put(self, envelope: Envelope) -> None:

@@ -1,6 +1,7 @@
 """Interleavings: in which order messages arrive that are under way at the same time.
 
-Between actors nothing is promised but that two messages from one sender to one receiver arrive as they were sent. The
+Between actors nothing is promised but that two messages from one sender to one receiver arrive as they were sent; and
+`Failed`, the word that an actor crashed, counts as that actor's own: it comes before whatever it says once it is rebuilt. The
 host, which has one mailbox, promises more: first sent, first delivered. So a mistake that needs another order never shows
 there. Here a seeded choice among the messages under way looks for it, and the same seed finds it again.
 
@@ -20,7 +21,7 @@ from typing import Any
 import attrs
 
 from actors.host import Envelope, Order
-from actors.messages import Address
+from actors.messages import Address, Failed
 from actors.validators import whole
 
 __all__ = ["ORDERS", "Interleaving", "PriorityOrder", "RandomOrder", "interleaving_in_words"]
@@ -85,6 +86,11 @@ def interleaving_in_words(interleaving: Interleaving | None) -> str:
     return ", ".join([name, *(f"{key} {value}" for key, value in attrs.asdict(interleaving).items())])
 
 
+def _pair_of(envelope: Envelope) -> Pair:
+    sender, receiver, message = envelope
+    return (message.receiver if isinstance(message, Failed) else sender, receiver)
+
+
 class _Lines:
     """What is under way, in a line for each pair."""
 
@@ -122,7 +128,7 @@ class _RandomMail:
         return self._lines.count
 
     def put(self, envelope: Envelope) -> None:
-        pair = (envelope[0], envelope[1])
+        pair = _pair_of(envelope)
         if self._lines.add(pair, envelope):
             self._pairs.append(pair)
 
@@ -155,7 +161,7 @@ class _PriorityMail:
         return self._lines.count
 
     def put(self, envelope: Envelope) -> None:
-        pair = (envelope[0], envelope[1])
+        pair = _pair_of(envelope)
         if self._lines.add(pair, envelope):
             self._push(pair)
 

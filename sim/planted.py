@@ -42,7 +42,7 @@ PLANTED = {
     "no_lease_scan": "nobody looks for leases that have run out",
     "banked_credit": "under weighted_fair a user that comes back is given what it missed while it had nothing to do",
     "lost_wakeup": "one in twenty of the words `Idle` and `Ready` that come while a grant is open is forgotten",
-    "double_grant": "a thief that comes in the instant of the owner's grant is given the same task",
+    "double_grant": "a thief and a worker of the user's own that come in the same instant are given the same task",
     "no_jitter": "tasks that failed together come back together",
 }
 """What can be planted, and what is then wrong."""
@@ -103,24 +103,27 @@ class _Forgetful(Scheduler):
 
 
 class _Generous(Shard):
-    _given: Task | None = None
-    """What the owner's worker was given last."""
+    _given: tuple[Task, bool] | None = None
+    """What was given last, and whether to a thief."""
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
-        given = self._given
-        if isinstance(message, Grant) and message.stolen and given is not None and given.started_at == now:
-            return self._give_again(message, given, now)
+        if isinstance(message, Grant) and self._given is not None:
+            task, stolen = self._given
+            if task.started_at == now and stolen != message.stolen:
+                return self._give_again(message, task, now)
         effects = super().handle(message, now, draw)
-        if isinstance(message, Grant) and not message.stolen:
+        if isinstance(message, Grant):
             claimed = [record for record in effects.records if isinstance(record, Task)]
-            self._given = claimed[0] if claimed else None
+            self._given = (claimed[0], message.stolen) if claimed else None
         return effects
 
     def _give_again(self, grant: Grant, task: Task, now: float) -> Effects:
         self._given = None
         effects = Effects()
         kind = self._settings.kind(task.kind)
-        effects.events.append(Started(now, task.identity, task.token, task.attempts, grant.worker_id, None, True))
+        effects.events.append(
+            Started(now, task.identity, task.token, task.attempts, grant.worker_id, None, grant.stolen)
+        )
         run = Run(
             task.id,
             self._user,
