@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from random import Random
 from typing import Any
 
@@ -169,8 +169,9 @@ class _Worker:
             env={**os.environ, "PYTHONPATH": path, **environment},
         )
         assert self._process.stdin is not None, "asked for"
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.close()
+        # One that could not even start is heard of when its first answer does not come.
+        with suppress(BrokenPipeError), self._process.stdin as orders:
+            orders.write(json.dumps(order) + "\n")
 
     def __enter__(self) -> "_Worker":
         return self

@@ -50,6 +50,8 @@ class _Search:
     def __init__(self, scenario: Scenario, runs_max: int, on_run: Callable[[], None]) -> None:
         self.best = scenario
         self.judgement = judge(scenario)
+        if self.judgement.failed is None:
+            raise ValueError(f"scenario must break a check to be shrunk, got {scenario.name!r}")
         self.runs = 1
         self.luck = 0
         """How many other seeds a change is tried under."""

@@ -101,8 +101,10 @@ def _report(found: Exploration, path: Path, shrink_runs: int, console: Console) 
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidConfig(f"--save must be a file that can be written: {error}") from None
-    before, after = len(write_scenario(found.scenario).splitlines()), len(text.splitlines())
-    console.print(f"shrunk from {before} to {after} lines in {shrunk.runs} runs, saved as {escape(str(path))}")
+    if shrink_runs:
+        before, after = (len(write_scenario(one).splitlines()) for one in (found.scenario, shrunk.scenario))
+        console.print(f"shrunk from {before} to {after} lines in {shrunk.runs} runs")
+    console.print(f"saved as {escape(str(path))}")
     console.print(f"trace sha256 {shrunk.judgement.trace_sha256}")
     console.print(f"replay: evenhand sim run {escape(shlex.quote(str(path)))}")
 
