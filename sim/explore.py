@@ -70,7 +70,7 @@ def explore(
     >>> scenario = Scenario(name="demo", duration_seconds=9.0, kinds=(kind,), users=(user,), checks=(check,))
     >>> found = explore(scenario, seeds=range(100))
     >>> found.seed, found.judgement.failed
-    (14, 'short')
+    (9, 'short')
     """
     fired: dict[str, int] = {}
     runs = 0
