@@ -305,13 +305,13 @@ def _unknown(path: str, what: str, name: str | None, known: list[str]) -> Iterat
 
 # Reading a file
 
-TAGGED: tuple[tuple[Any, str, dict[str, type[Any]]], ...] = (
-    (Service, "distribution", SERVICES),
-    (Arrivals, "process", PROCESSES),
-    (TimedEvent, "action", ACTIONS),
-    (Interleaving, "order", ORDERS),
-)
-"""Tables that say in one key which class they are: what they are together, the key, and each by name."""
+TAGGED: dict[Any, tuple[str, dict[str, type[Any]]]] = {
+    Service: ("distribution", SERVICES),
+    Arrivals: ("process", PROCESSES),
+    TimedEvent: ("action", ACTIONS),
+    Interleaving: ("order", ORDERS),
+}
+"""The tables that say in one key which class they are: that key, and the classes by what it says."""
 
 
 def _tagged(converter: Any, tag: str, classes: dict[str, type[Any]]) -> Any:
@@ -333,7 +333,7 @@ def _tagged(converter: Any, tag: str, classes: dict[str, type[Any]]) -> Any:
 
 def _make_converter() -> Any:
     converter = make_converter()
-    for union, tag, classes in TAGGED:
+    for union, (tag, classes) in TAGGED.items():
         converter.register_structure_hook(union, _tagged(converter, tag, classes))
     return converter
 

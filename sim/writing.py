@@ -17,8 +17,8 @@ from sim.scenario import TAGGED, Scenario, parse_scenario
 
 __all__ = ["in_a_line", "name_in_file", "write_scenario"]
 
-_TAG_KEYS = {tag for _, tag, _ in TAGGED}
-_TAGS = {found: (tag, name) for _, tag, classes in TAGGED for name, found in classes.items()}
+_TAG_KEYS = {tag for tag, _ in TAGGED.values()}
+_TAGS = {found: (tag, name) for tag, classes in TAGGED.values() for name, found in classes.items()}
 
 
 def write_scenario(scenario: Scenario, comment: str = "") -> str:
