@@ -8,6 +8,8 @@ is told all of its faults at once: each table and list gathers those of its part
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
+from operator import or_
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -277,7 +279,7 @@ def _is_optional(into: Any) -> bool:
 
 
 def _optional(converter: cattrs.Converter, value: object, into: Any) -> Any:
-    (inner,) = (kind for kind in get_args(into) if kind is not type(None))
+    inner = reduce(or_, (kind for kind in get_args(into) if kind is not type(None)))
     # TOML has no null.
     return None if value is None or value == "none" else converter.structure(value, inner)
 

@@ -6,8 +6,9 @@ whole way of a task costs no task switch. Whoever drives the
 host calls `drain` until nothing is under way, then moves `now` and calls `fire`. So timers fire only when the mailbox is
 empty: after a stall nobody's lease is expired while the beat that saves it still waits to be read.
 
-Two seams, both off by default: `gate` sees every envelope and timer before it takes effect and may drop, delay or
-repeat it (faults), and `journal` is given each batch of records with the sends that must wait for it (durability).
+Three seams, all off by default: `gate` sees every envelope and timer before it takes effect and may drop, delay or
+repeat it (faults), `journal` is given each batch of records with the sends that must wait for it (durability), and
+`order` says which of the messages under way is next where that need not be the oldest (interleavings).
 """
 
 import math
@@ -26,7 +27,7 @@ from actors.supervision import Group, Supervision
 from actors.table import Record, Table
 from actors.trace import ActorRestarted, Event, Undelivered
 
-__all__ = ["Envelope", "Gate", "Host", "Journal", "Limits", "in_words"]
+__all__ = ["Envelope", "Gate", "Host", "Journal", "Limits", "Order", "in_words"]
 
 HOST: Address = "host"
 _WAKE = Wake()
@@ -63,6 +64,23 @@ class Journal(Protocol):
         """Make the records safe and call `release(held)` once they are; not before."""
 
 
+class Order(Protocol):
+    """Where interleavings get in: holds the messages under way and says which is next.
+
+    Whatever it chooses, two messages from one sender to one receiver must come out as they went in, where `Failed` counts
+    as said by the actor that it is about.
+    """
+
+    def put(self, envelope: Envelope) -> None:
+        """One more is under way."""
+
+    def take(self) -> Envelope:
+        """The next to be delivered; there must be one."""
+
+    def __len__(self) -> int:
+        """How many are under way."""
+
+
 @attrs.frozen(kw_only=True)
 class Limits:
     """How much a host holds and bears.
@@ -94,6 +112,7 @@ class Host:
         observe: Callable[[Event], None] = lambda event: None,
         gate: Gate | None = None,
         journal: Journal | None = None,
+        order: Order | None = None,
         limits: Limits = Limits(),
         supervision: Group = EACH_FOR_ITSELF,
     ) -> None:
@@ -109,6 +128,7 @@ class Host:
         self._observe = observe
         self._gate = gate
         self._journal = journal
+        self._order = order
         self._limits = limits
         self._cores: dict[Address, Core] = {}
         self._builders: dict[Address, Callable[[], Core]] = {}
@@ -164,6 +184,8 @@ class Host:
         """Handle messages until none is under way, or at least `messages_max` were handled; False if some are left."""
         receive, cores = self._receive.receive_nowait, self._cores
         stop_at = math.inf if messages_max is None else self.delivered_count + messages_max
+        if self._order is not None:
+            return self._drain_in_order(self._order, stop_at)
         while self._posts and self.delivered_count < stop_at:
             self._posts -= 1
             sender, sends = receive()
@@ -185,6 +207,21 @@ class Host:
                 if core.passive:
                     self._rest(receiver)
         return not self._posts
+
+    def _drain_in_order(self, order: Order, stop_at: float) -> bool:
+        while self._posts or len(order):
+            while self._posts:
+                self._posts -= 1
+                sender, sends = self._receive.receive_nowait()
+                for receiver, message in sends:
+                    order.put((sender, receiver, message))
+            if self.delivered_count >= stop_at:
+                return False
+            if self._gate is not None:
+                self._deliver_through_gate(self._gate, order.take())
+            else:
+                self._deliver(order.take())
+        return True
 
     def next_timer(self) -> float:
         """When the next timer is due, or NEVER."""

@@ -21,6 +21,7 @@ from sim.faults import (
 )
 from sim.full import simulate_fully
 from sim.injection import FaultCount
+from sim.interleaving import PriorityOrder, RandomOrder
 from sim.invariants import Observer, Violation
 from sim.metrics import GroupMetrics, jain_index
 from sim.observation import CheckResult, SimulationResult
@@ -88,6 +89,8 @@ __all__ = [
     "PauseEvent",
     "Poison",
     "Poisson",
+    "PriorityOrder",
+    "RandomOrder",
     "Reconfigure",
     "ResumeEvent",
     "RetireWorkersEvent",

@@ -62,4 +62,5 @@ def _app(cyclopts: Any) -> Any:
     sim.command(check, name="check")
     sim.command(list_library, name="list")
     sim.command(replay, name="replay")
+    sim.command("sim.commands.explore:explore_command", name="explore")
     return app

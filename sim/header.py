@@ -7,6 +7,7 @@ import attrs
 from actors.policies import ORDERING, SHARING
 from actors.trace import Header
 from actors.version import installed_version
+from sim.interleaving import interleaving_in_words
 from sim.scenario import Scenario
 
 __all__ = ["header_of", "options_of"]
@@ -33,6 +34,7 @@ def options_of(scenario: Scenario) -> dict[str, Any]:
         "duration_seconds": scenario.duration_seconds,
         "warmup_seconds": scenario.warmup_seconds,
         "service_draws": scenario.service_draws,
+        "interleaving": interleaving_in_words(scenario.interleaving),
         "weights": {user.name: user.weight for user in scenario.each_user() if user.weight != 1.0},
     }
     if scenario.workload is not None:

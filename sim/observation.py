@@ -15,6 +15,7 @@ from actors.trace import Event, TraceWriter
 from actors.version import installed_version
 from sim.header import header_of
 from sim.injection import FaultCount
+from sim.interleaving import interleaving_in_words
 from sim.invariants import Ledger, Observer, Violation
 from sim.liveness import EVERYTHING_ENDS, unended
 from sim.metrics import GroupMetrics, Metrics
@@ -55,6 +56,8 @@ class SimulationResult:
     version: str
     sharing: str
     ordering: str
+    interleaving: str
+    """In which order messages were delivered that were under way together."""
     verdict: str
     """`pass` or `fail`."""
     trace_sha256: str
@@ -158,6 +161,7 @@ class Observation:
             version=installed_version(),
             sharing=SHARING.name_of(runtime.sharing),
             ordering=ORDERING.name_of(runtime.ordering),
+            interleaving=interleaving_in_words(self._scenario.interleaving),
             verdict="pass" if all(check.as_expected for check in checks) else "fail",
             trace_sha256=self._writer.sha256(),
             jobs=self.metrics.jobs,

@@ -9,6 +9,7 @@ from actors.config import Faults, make_converter, structure
 from actors.errors import InvalidConfig
 from actors.policies import suggestion
 from sim.faults import FAULTS, Fault
+from sim.interleaving import ORDERS, Interleaving
 from sim.operator import ACTIONS, TimedEvent
 from sim.processes import PROCESSES, SERVICES, Arrivals, Service
 from sim.replay import Workload
@@ -21,6 +22,7 @@ TAGGED: dict[Any, tuple[str, dict[str, type[Any]]]] = {
     Arrivals: ("process", PROCESSES),
     TimedEvent: ("action", ACTIONS),
     Fault: ("fault", FAULTS),
+    Interleaving: ("order", ORDERS),
 }
 """The tables that say in one key which class they are: that key, and the classes by what it says."""
 

@@ -27,9 +27,11 @@ from actors.worker import Executor, Worker
 from sim.chaos import Chaos
 from sim.gate import FaultGate
 from sim.injection import Injection
+from sim.interleaving import Interleaving
 from sim.invariants import Observer
 from sim.observation import Observation, SimulationResult
 from sim.operator import OPERATOR, Operator
+from sim.planted import spawn_planted_cores
 from sim.pool import Pool
 from sim.scenario import Scenario
 from sim.service import ServiceTimes
@@ -78,7 +80,8 @@ class Simulation:
         if scenario.faults and gate is not None:
             raise InvalidConfig("gate must be none where the scenario has faults, which have their own")
         gate = self._gate if scenario.faults else gate
-        self.host = Host(self.table, draw, observe=observe, gate=gate, journal=journal, supervision=TREE)
+        order = scenario.interleaving.start() if scenario.interleaving is not None else None
+        self.host = Host(self.table, draw, observe=observe, gate=gate, journal=journal, order=order, supervision=TREE)
         self._populate(settings)
         self._chaos = Chaos(scenario, self.host, self._injection, self._gate)
         if scenario.faults:
@@ -119,7 +122,10 @@ class Simulation:
         return isinstance(core, Worker) and core.owes_report
 
     def _populate(self, settings: Settings) -> None:
-        spawn_cores(self.host, settings)
+        if self.scenario.runtime.planted:
+            spawn_planted_cores(self.host, settings, self.scenario.runtime.planted)
+        else:
+            spawn_cores(self.host, settings)
         for address, worker_class in self._pool.classes.items():
             self._hire(address, worker_class)
         spawn_world(self.host, self.scenario, self._pool, self._hire)
@@ -154,14 +160,20 @@ def with_options(
     seed: int | None = None,
     sharing: SharingPolicy | str | None = None,
     ordering: OrderingPolicy | str | None = None,
+    interleaving: Interleaving | None = None,
 ) -> Scenario:
-    """The same scenario with another seed or policies, where they are given."""
+    """The same scenario with another seed, policies or interleaving, where they are given."""
     runtime = scenario.runtime
     if sharing is not None:
         runtime = attrs.evolve(runtime, sharing=SHARING.make(sharing))
     if ordering is not None:
         runtime = attrs.evolve(runtime, ordering=ORDERING.make(ordering))
-    return attrs.evolve(scenario, runtime=runtime, seed=scenario.seed if seed is None else seed)
+    return attrs.evolve(
+        scenario,
+        runtime=runtime,
+        seed=scenario.seed if seed is None else seed,
+        interleaving=scenario.interleaving if interleaving is None else interleaving,
+    )
 
 
 def simulate(
@@ -170,10 +182,11 @@ def simulate(
     seed: int | None = None,
     sharing: SharingPolicy | str | None = None,
     ordering: OrderingPolicy | str | None = None,
+    interleaving: Interleaving | None = None,
     observers: Sequence[Observer] = (),
     trace: BinaryIO | None = None,
 ) -> SimulationResult:
-    """Run a scenario on virtual time, with another seed or policies if given.
+    """Run a scenario on virtual time, with another seed, policies or interleaving if given.
 
     >>> from sim import Scenario, Kind, User, Burst, Fixed
     >>> kind = Kind(name="work", service=Fixed(seconds=2.0))
@@ -182,7 +195,7 @@ def simulate(
     >>> result.verdict, result.jobs, result.virtual_seconds, result.users["alice"].wait_seconds_max
     ('pass', 9, 4.0, 2.0)
     """
-    scenario = with_options(scenario, seed=seed, sharing=sharing, ordering=ordering)
+    scenario = with_options(scenario, seed=seed, sharing=sharing, ordering=ordering, interleaving=interleaving)
     began = time.perf_counter()
     simulation = Simulation(scenario, observers=observers, trace=trace)
     simulation.run()

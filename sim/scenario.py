@@ -32,8 +32,10 @@ from actors.validators import (
     whole,
 )
 from sim.faults import Fault, mistakes
+from sim.interleaving import Interleaving
 from sim.operator import OPERATOR, AddWorkersEvent, RetireWorkersEvent, TimedEvent, retirement_faults
 from sim.own_checks import load_function, load_observer
+from sim.planted import PLANTED
 from sim.pool import Workers
 from sim.processes import Arrivals, Service
 from sim.replay import Workload
@@ -171,6 +173,15 @@ class Runtime:
     """What becomes of a submit that finds no room: `reject`, `wait`, or `drop_oldest`, somebody's oldest task makes room."""
     admission_share: float | None = attrs.field(default=8.0, validator=or_none(greater_than(0)))
     """Where `admitted_max` is set: what a user may hold, as a multiple of the room still free; `"none"`: all of it."""
+    planted: tuple[str, ...] = attrs.field(default=())
+    """Mistakes to be made on purpose, to see that they are found."""
+
+    @planted.validator
+    def _check_planted(self, _: Any, planted: tuple[str, ...]) -> None:
+        for name in planted:
+            if name not in PLANTED:
+                hint = suggestion(name, list(PLANTED))
+                raise InvalidConfig(f"planted must be of {', '.join(PLANTED)}, got {name!r}{hint}")
 
 
 @attrs.frozen(kw_only=True)
@@ -257,6 +268,8 @@ class Scenario:
     service_draws: str = attrs.field(default="task", validator=one_of(("task", "start")))
     """What a service time is drawn for: each `task`, or each `start`, the first to start taking the first time. Then
     every order that lets no worker idle has the same total wait."""
+    interleaving: Interleaving | None = None
+    """In which order messages are delivered that are under way together; as they were sent unless given."""
     runtime: Runtime = Runtime()
     """The runtime under test."""
     workload: Workload | None = None

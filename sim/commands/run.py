@@ -20,6 +20,7 @@ def run(
     ordering: str | None = None,
     json: bool = False,
     trace: Path | None = None,
+    twice: bool = False,
 ) -> int:
     """Run a scenario and say whether it kept its promises.
 
@@ -37,10 +38,12 @@ def run(
         Print one JSON object instead of tables.
     trace
         Write every event to this file, as JSON Lines.
+    twice
+        Run it again in a new process, and fail unless both leave the same trace.
     """
     # A user's own policy or check, `module:name`, is looked for where the command is run, as `python -m` would.
     sys.path.insert(0, "")
     number = whole_number("--seed", seed, 0)
     path = located(file)
     scenario = with_options(load_scenario(path), seed=number, sharing=sharing, ordering=ordering)
-    return run_and_report(scenario, read_from=path, trace=trace, as_json=json)
+    return run_and_report(scenario, read_from=path, trace=trace, as_json=json, twice=twice)

@@ -4,8 +4,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.errors import InvalidConfig
+from actors.errors import EvenhandError, InvalidConfig
 from sim.commands.progress import watched
+from sim.explore import hash_elsewhere
 from sim.invariants import Observer
 from sim.observation import SimulationResult
 from sim.runner import simulate
@@ -19,7 +20,13 @@ _VIOLATIONS_SHOWN = 5
 
 
 def run_and_report(
-    scenario: Scenario, *, read_from: Path, trace: Path | None, as_json: bool, also: str | None = None
+    scenario: Scenario,
+    *,
+    read_from: Path,
+    trace: Path | None,
+    as_json: bool,
+    also: str | None = None,
+    twice: bool = False,
 ) -> int:
     """Say what is run, run it, and say what came of it, and what else there is to say: the exit status."""
     if trace is not None and trace.exists() and trace.samefile(read_from):
@@ -29,6 +36,8 @@ def run_and_report(
     with watched(scenario) as observers:
         result = _simulate(scenario, observers, trace)
     _print_json(result) if as_json else _print_tables(result, also)
+    if twice and (elsewhere := hash_elsewhere(scenario)) != result.trace_sha256:
+        raise EvenhandError(f"I24 determinism: this run left trace {result.trace_sha256}, another process {elsewhere}")
     return PASSED if result.passed else FAILED
 
 
