@@ -86,6 +86,7 @@ class _FullSimulation:
             spawn_world(engine.host, self._scenario)
             engine.time.drive()
             await self.clock.wait_until_idle()
+            self.observation.on_end(engine.now())
             engine.close()
 
     def _work(self, kind: Kind) -> Work:

@@ -1,7 +1,8 @@
 """What must hold on every run, whatever the policies and faults: checked from the trace as it is made.
 
 The ledger folds events into one entry a task, by rules of its own: it shares no code with the cores except the ordering
-policy's key and rank. So what it finds is a disagreement between what the runtime did and what it may do.
+policy's key and rank. So what it finds is a disagreement between what the runtime did and what it may do. It judges by
+tokens and leases, and takes no worker to be healthy.
 
 - I1 conservation: every admitted task is waiting, running, ended, or removed after it ended, and the table agrees, at
   every quiet instant.
@@ -9,25 +10,31 @@ policy's key and rank. So what it finds is a disagreement between what the runti
 - I4 one outcome: nothing happens to an ended task except a requeue of a failed one.
 - I5 executions: at most 1 + max_retries in each requeue epoch, and one if nothing went wrong.
 - I6 old tokens: a report that is refused was indeed not the owner's.
-- I9 work conservation: at no quiet instant is a worker idle beside a task that could start.
+- I7 keys, I15 memory: see admission.py.
+- I8 recovery, I16 no orphan: see leases.py.
+- I9 work conservation, I22 retirement: see crew.py.
 - I10 pick: no waiting task of the same shard ranks above the one that starts, of those that its worker could start;
   critical bursts keep to their bound. A kind with a limit is shared by turns of its own, so only its own tasks compare.
+- I11 overtaking: see overtaking.py.
+- I12 service lag, I23 virtual time: see lag.py.
 - I13 rate, I14 concurrency, I17 assignment, pauses: see restrictions.py.
 - I18 cancel: a waiting task that was cancelled never starts; a running one whose cancel was acknowledged ends completed
   or cancelled, never both, and no other running task is cancelled.
+- I19 poison, I20 herd: see retries.py.
+- I21 escalation: see restarts.py.
+- I25 time: no event is earlier than the one before.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from heapq import heappop, heappush
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
-
-import attrs
 
 from actors.config import Settings
 from actors.messages import Address, WorkerClass
+from actors.supervision import Group
 from actors.table import Table
 from actors.task import Status
 from actors.trace import (
+    ActorRestarted,
     Admitted,
     Cancelled,
     CancelRequested,
@@ -35,16 +42,30 @@ from actors.trace import (
     DeadLettered,
     Event,
     Extended,
+    Progressed,
+    Reachable,
     Recovered,
     Released,
     ReportRefused,
     Requeued,
     Retried,
+    ScheduleFired,
     Started,
+    StopIgnored,
+    SubmitRefused,
     Swept,
 )
-from sim.picks import Entry, Picks, entry_of, put_back_by_hand
+from sim.admission import KEYS, MEMORY, Admission
+from sim.crew import RETIREMENT, WORK_CONSERVATION, Crew
+from sim.lag import LAG, VIRTUAL_TIME, lag_of
+from sim.leases import ORPHANS, RECOVERY, Leases
+from sim.overtaking import OVERTAKING
+from sim.picks import PICK, Entry, entry_of, put_back_by_hand
+from sim.restarts import ESCALATION, Restarts
 from sim.restrictions import ASSIGNMENT, CONCURRENCY, PAUSES, RATE, Restrictions
+from sim.retries import HERD, POISON, Retries
+from sim.violations import Violation, Violations
+from sim.waiting import Waiting
 
 __all__ = ["INVARIANTS", "Entry", "Ledger", "Observer", "Violation"]
 
@@ -53,25 +74,38 @@ FENCING = "I3 fencing"
 ONE_OUTCOME = "I4 one outcome"
 EXECUTIONS = "I5 executions"
 OLD_TOKENS = "I6 old tokens"
-WORK_CONSERVATION = "I9 work conservation"
-PICK = "I10 pick"
 CANCEL = "I18 cancel"
+TIME = "I25 time"
 INVARIANTS = (
     CONSERVATION,
     FENCING,
     ONE_OUTCOME,
     EXECUTIONS,
     OLD_TOKENS,
+    KEYS,
+    RECOVERY,
     WORK_CONSERVATION,
     PICK,
+    OVERTAKING,
+    LAG,
     RATE,
     CONCURRENCY,
+    MEMORY,
+    ORPHANS,
     ASSIGNMENT,
     PAUSES,
     CANCEL,
+    POISON,
+    HERD,
+    ESCALATION,
+    RETIREMENT,
+    VIRTUAL_TIME,
+    TIME,
 )
+"""What is checked on every run."""
 
-_VIOLATIONS_KEPT = 100
+_HARMLESS = (SubmitRefused, StopIgnored, Progressed, Reachable, ScheduleFired)
+"""Events after which the same can be served as before."""
 
 
 class Observer(Protocol):
@@ -84,73 +118,87 @@ class Observer(Protocol):
         """No message is under way and time is about to move on."""
 
 
-@attrs.frozen
-class Violation:
-    """An invariant that did not hold."""
-
-    invariant: str
-    at: float
-    said: str
-
-
-@attrs.define(eq=False)
-class _Shard:
-    """A user's waiting tasks."""
-
-    picks: Picks
-    ready: int = 0
-    ready_kinds: dict[str, int] = attrs.Factory(dict)
-
-
 class Ledger:
     """Folds the trace and checks it."""
 
-    def __init__(self, settings: Settings, table: Table, workers: Mapping[Address, WorkerClass]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        table: Table,
+        workers: Mapping[Address, WorkerClass],
+        *,
+        supervision: Group | None = None,
+        retried_by_kind: bool = False,
+    ) -> None:
+        """Without `supervision` I21 is not judged; I20 only where every task is retried as its kind says."""
         self.entries: dict[str, Entry] = {}
-        self.violations: list[Violation] = []
-        self.counts = dict.fromkeys(INVARIANTS, 0)
-        """How often each invariant was broken."""
-        self.shards: dict[str, _Shard] = {}
-        self.touched: dict[str, None] = {}
-        """Users whose number of ready tasks changed since the last quiet instant."""
+        self._found = Violations(INVARIANTS)
+        self._broken = broken = self._found.add
         self._settings = settings
         self._table = table
-        self._workers = workers
         self._restrictions = Restrictions(settings, workers)
-        self._busy: dict[str, str] = {}
-        """Each busy worker, and what it runs."""
-        self._silent: set[str] = set()
-        """Workers whose task was recovered: free or not, nobody knows until they speak or are given another."""
-        self._ready = 0
+        self._lag = lag_of(settings, table, workers, broken)
+        self.waiting = Waiting(settings, self._restrictions, self._lag, broken)
+        self._crew = Crew(workers, self._restrictions, table, broken)
+        self._leases = Leases(settings, broken)
+        self._retries = Retries(settings, retried_by_kind, broken)
+        self._restarts = None if supervision is None else Restarts(supervision, broken)
+        self._admission = Admission(settings, broken)
         self._running = 0
         self._ended = 0
         self._removed = 0
-        self._delayed: list[tuple[float, int, Entry]] = []
+        self._now = 0.0
+
+    @property
+    def violations(self) -> list[Violation]:
+        """The first invariants that were broken, with what happened."""
+        return self._found.kept
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each invariant was broken."""
+        return self._found.counts
 
     def on_event(self, event: Event) -> None:
-        handler = _HANDLERS.get(type(event))
+        at = event.at
+        if at < self._now:
+            self._broken(TIME, at, f"{event} comes after {self._now:g} s")
+        else:
+            self._now = at
+        kind = type(event)
+        handler = _HANDLERS.get(kind)
         if handler is None:
-            self._restrictions.on_event(event)
+            self._on_other(event)
             return
-        if self._delayed:
-            self._mature(event.at)
-        if type(event) is Admitted:
-            self._admitted(event)
+        self.waiting.mature(at)
+        if kind is Admitted:
+            self._admitted(event)  # type: ignore[arg-type]
             return
         entry = self.entries.get(event.task)  # type: ignore[union-attr]
-        if entry is None and type(event) is ReportRefused and event.status == "unknown" and self._removed:
-            # A zombie of a task that was removed: nobody knows the task's name any more.
-            self._silent.discard(event.worker or "")
-        elif entry is None:
-            self._broken(ONE_OUTCOME, event.at, f"{event} is about a task that was never admitted")
-        else:
+        if entry is not None:
             handler(self, event, entry)
+        elif kind is ReportRefused and event.status == "unknown" and self._removed:  # type: ignore[union-attr]
+            # A zombie of a task that was removed: nobody knows the task's name any more.
+            self._crew.refused(event)  # type: ignore[arg-type]
+        else:
+            self._broken(ONE_OUTCOME, at, f"{event} is about a task that was never admitted")
+
+    def _on_other(self, event: Event) -> None:
+        self._restrictions.on_event(event)
+        if self._restarts is not None and isinstance(event, ActorRestarted):
+            self._restarts.on_event(event)
+        if self._lag is not None and not isinstance(event, _HARMLESS):
+            self._lag.on_event(event)
 
     def on_quiet(self, now: float) -> None:
-        if self._delayed:
-            self._mature(now)
-        if self._ready and len(self._busy) + len(self._silent) < len(self._workers):
-            self._check_idle(now)
+        if now < self._now:
+            self._broken(TIME, now, f"it is quiet at {now:g} s, after {self._now:g} s")
+        self.waiting.mature(now)
+        self._crew.on_quiet(self.waiting, now)
+        if self._lag is not None:
+            self._lag.on_quiet(now)
+        if self._restarts is not None:
+            self._restarts.on_quiet(now)
         counts = self._table.counts
         waiting = len(self.entries) - self._running - self._ended
         ended = counts[Status.COMPLETED] + counts[Status.FAILED] + counts[Status.CANCELLED]
@@ -160,20 +208,15 @@ class Ledger:
             said = f"waiting, running, ended, removed: {by_trace} by the trace, {by_table} by the table"
             self._broken(CONSERVATION, now, said)
 
-    def _check_idle(self, now: float) -> None:
-        """One worker of each class that is idle, against every user and kind that waits."""
-        idle = {
-            worker_class: worker
-            for worker, worker_class in self._workers.items()
-            if worker not in self._busy and worker not in self._silent
-        }
-        for user, shard in self.shards.items():
-            for kind in shard.ready_kinds:
-                for worker in idle.values():
-                    if self._restrictions.may_start(worker, user, kind, now):
-                        said = f"{worker} idle beside {shard.ready_kinds[kind]} {kind!r} of {user}"
-                        self._broken(WORK_CONSERVATION, now, said)
-                        return
+    def on_end(self, now: float) -> None:
+        """Nothing will ever happen again."""
+        if self._running:
+            for name, entry in self.entries.items():
+                if entry.state == "running":
+                    self._leases.left_over(name, entry, now)
+        if self._lag is not None:
+            self._lag.on_end(now)
+        self._admission.check_keys(self._table, now)
 
     # One method an event
 
@@ -182,7 +225,9 @@ class Ledger:
             self._broken(CONSERVATION, event.at, f"{event.task} was admitted twice")
             return
         entry = self.entries[event.task] = entry_of(event, self._settings.ordering)
-        self._wait(entry, event.run_after, event.at)
+        if self._admission.bounded:
+            self._admission.entered(entry, event.at)
+        self.waiting.add(entry, event.run_after, event.at)
 
     def _started(self, event: Started, entry: Entry) -> None:
         if entry.state != "waiting":
@@ -190,36 +235,25 @@ class Ledger:
             return
         if event.token <= entry.token:
             self._broken(FENCING, event.at, f"{event.task} was claimed with token {event.token} after {entry.token}")
-        if entry.run_after is not None and entry.run_after > event.at:
-            self._broken(PICK, event.at, f"{event.task} was started before {entry.run_after}")
-        shard = self.shards[entry.user]
-        for fault in shard.picks.faults(entry, self._choice(entry.kind, event.worker, shard.ready_kinds), event.at):
-            self._broken(PICK, event.at, f"{event.task} {fault}")
+        if entry.crashes:
+            self._retries.started(entry, event.at)
+        self.waiting.judge_start(entry, event.worker, event.at, event.task)
         for invariant, said in self._restrictions.started(event.at, entry.user, entry.kind, event.worker, event.stolen):
             self._broken(invariant, event.at, f"{event.task}: {said}")
+        self.waiting.leave(entry, event.at)
         entry.state, entry.token, entry.started = "running", event.token, True
         entry.executions += 1
         if entry.executions > 1 + entry.max_retries:
             self._broken(EXECUTIONS, event.at, f"{event.task} ran {entry.executions} times of {1 + entry.max_retries}")
-        self._busy[event.worker] = event.task
-        self._silent.discard(event.worker)
         self._running += 1
-        self._leave(entry)
-
-    def _choice(self, kind: str, worker: Address, ready: Iterable[str]) -> set[str]:
-        """The ready kinds that the worker could choose from when it was given a task of `kind`."""
-        restrictions, runs = self._restrictions, self._restrictions.runs(worker)
-        if restrictions.is_limited(kind):
-            return {kind}
-        open_kinds = {
-            other
-            for other in ready
-            if other in runs and not restrictions.is_limited(other) and not restrictions.is_paused(other)
-        }
-        return open_kinds | {kind}
+        self._leases.started(event, entry)
+        self._crew.started(event.worker, event.task, entry, event.token)
+        if self._lag is not None:
+            self._lag.started(entry)
 
     def _extended(self, event: Extended, entry: Entry) -> None:
-        self._check_owner(event, entry)
+        if self._check_owner(event, entry):
+            self._leases.extended(event, entry)
 
     def _completed(self, event: Completed, entry: Entry) -> None:
         if self._stop(event, entry):
@@ -232,14 +266,16 @@ class Ledger:
     def _retried(self, event: Retried, entry: Entry) -> None:
         if self._stop(event, entry):
             entry.troubled = True
+            self._retries.retried(event, entry)
             self._wait(entry, event.run_after, event.at)
 
     def _recovered(self, event: Recovered, entry: Entry) -> None:
         if entry.state != "running" or event.token <= entry.token:
             self._broken(FENCING, event.at, f"{event.task} was recovered with token {event.token} after {entry.token}")
             return
-        self._fall_silent(event)
-        self._stop_running(entry)
+        self._leases.taken_back(event.task, entry, event.at)
+        self._crew.fell_silent(event, entry.token)
+        self._stop_running(entry, event.at)
         entry.troubled = True
         entry.token = event.token
         self._wait(entry, None, event.at)
@@ -255,11 +291,13 @@ class Ledger:
             self._broken(_unless_ended(entry), event.at, f"{event.task} was requeued while {entry.state}")
             return
         if entry.state == "running":
-            self._fall_silent(event)
-            self._stop_running(entry)
+            self._crew.fell_silent(event, entry.token)
+            self._stop_running(entry, event.at)
         else:
             self._ended -= 1
+            entry.readmitted = True
         entry.troubled = True
+        entry.crashes = 0
         entry.token, entry.executions = event.token, event.attempts
         put_back_by_hand(entry, self._settings.ordering)
         self._wait(entry, None, event.at)
@@ -267,6 +305,7 @@ class Ledger:
     def _dead_lettered(self, event: DeadLettered, entry: Entry) -> None:
         if entry.unwanted:
             self._broken(CANCEL, event.at, f"{event.task} was dead-lettered though its cancel was acknowledged")
+        self._retries.dead_lettered(event, entry)
         self._end_without_result(event, entry, "failed")
 
     def _cancel_requested(self, event: CancelRequested, entry: Entry) -> None:
@@ -281,8 +320,7 @@ class Ledger:
     def _report_refused(self, event: ReportRefused, entry: Entry) -> None:
         if entry.state == "running" and event.token == entry.token:
             self._broken(OLD_TOKENS, event.at, f"{event.task}: the owner's own report was refused")
-        if event.worker is not None:
-            self._silent.discard(event.worker)
+        self._crew.refused(event)
 
     def _swept(self, event: Swept, entry: Entry) -> None:
         if entry.state in ("waiting", "running"):
@@ -305,31 +343,31 @@ class Ledger:
         """The owner is done with it, and its worker free."""
         if not self._check_owner(event, entry):
             return False
-        if self._busy.get(event.worker) == event.task:
-            del self._busy[event.worker]
-        self._stop_running(entry)
+        self._leases.heard(event.task, entry, event.at)
+        self._crew.stopped(event.worker, event.task)
+        self._stop_running(entry, event.at)
         return True
 
-    def _stop_running(self, entry: Entry) -> None:
+    def _stop_running(self, entry: Entry, at: float) -> None:
         self._running -= 1
         self._restrictions.ended(entry.user, entry.kind)
-
-    def _fall_silent(self, event: Any) -> None:
-        if self._busy.get(event.worker) == event.task:
-            del self._busy[event.worker]
-            self._silent.add(event.worker)
+        if self._lag is not None:
+            self._lag.stopped(entry, at)
 
     def _end(self, entry: Entry, state: str) -> None:
         entry.state = state
         self._ended += 1
+        if self._admission.bounded:
+            self._admission.ended(entry)
 
     def _end_without_result(self, event: DeadLettered | Cancelled, entry: Entry, state: str) -> None:
         if event.worker is None:
             self._end_waiting(event, entry, state)
         elif event.outcome == "recovered":
             if self._check_owner(event, entry):
-                self._fall_silent(event)
-                self._stop_running(entry)
+                self._leases.taken_back(event.task, entry, event.at)
+                self._crew.fell_silent(event, entry.token)
+                self._stop_running(entry, event.at)
                 self._end(entry, state)
         elif self._stop(event, entry):
             self._end(entry, state)
@@ -338,51 +376,13 @@ class Ledger:
         if entry.state != "waiting":
             self._broken(_unless_ended(entry), event.at, f"{event.task} ended unstarted while {entry.state}")
             return
-        if entry.run_after is None:
-            self._leave(entry)
+        self.waiting.leave(entry, event.at)
         self._end(entry, state)
 
     def _wait(self, entry: Entry, run_after: float | None, at: float) -> None:
         if entry.unwanted:
             self._broken(CANCEL, at, f"{entry.user}#{entry.sequence} waits again though its cancel was acknowledged")
-        entry.state = "waiting"
-        if run_after is not None and run_after > at:
-            entry.run_after = run_after
-            heappush(self._delayed, (run_after, entry.sequence, entry))
-        else:
-            self._make_ready(entry)
-
-    def _mature(self, now: float) -> None:
-        while self._delayed and self._delayed[0][0] <= now:
-            run_after, _, entry = heappop(self._delayed)
-            if entry.state == "waiting" and entry.run_after == run_after:
-                self._make_ready(entry)
-
-    def _make_ready(self, entry: Entry) -> None:
-        entry.run_after = None
-        shard = self.shards.get(entry.user)
-        if shard is None:
-            picks = Picks(self._settings.ordering, self._settings.critical_burst)
-            shard = self.shards[entry.user] = _Shard(picks)
-        shard.picks.push(entry)
-        shard.ready += 1
-        shard.ready_kinds[entry.kind] = shard.ready_kinds.get(entry.kind, 0) + 1
-        self._ready += 1
-        self.touched[entry.user] = None
-
-    def _leave(self, entry: Entry) -> None:
-        shard = self.shards[entry.user]
-        shard.ready -= 1
-        shard.ready_kinds[entry.kind] -= 1
-        if not shard.ready_kinds[entry.kind]:
-            del shard.ready_kinds[entry.kind]
-        self._ready -= 1
-        self.touched[entry.user] = None
-
-    def _broken(self, invariant: str, at: float, said: str) -> None:
-        self.counts[invariant] += 1
-        if len(self.violations) < _VIOLATIONS_KEPT:
-            self.violations.append(Violation(invariant, at, said))
+        self.waiting.add(entry, run_after, at)
 
 
 def _unless_ended(entry: Entry) -> str:

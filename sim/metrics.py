@@ -27,7 +27,8 @@ from actors.trace import (
     SubmitRefused,
     Unreachable,
 )
-from sim.invariants import Entry, Ledger
+from sim.invariants import Ledger
+from sim.picks import Entry
 
 __all__ = ["GroupMetrics", "Metrics", "jain_index", "percentile"]
 
@@ -153,9 +154,9 @@ class Metrics:
             self._dispatched.pop(event.task, None)  # type: ignore[union-attr]
 
     def on_quiet(self, now: float) -> None:
-        touched = self._ledger.touched
+        touched = self._ledger.waiting.touched
         for user in touched:
-            waits = self._ledger.shards[user].ready > 0
+            waits = self._ledger.waiting.shelves[user].ready > 0
             if waits != (user in self._backlogged):
                 (self._backlogged.add if waits else self._backlogged.discard)(user)
                 self._log(user, _BEGIN if waits else _END)

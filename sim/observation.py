@@ -14,6 +14,7 @@ from actors.policies import ORDERING, SHARING
 from actors.table import Table
 from actors.trace import Event, Header, TraceWriter
 from actors.version import installed_version
+from actors.wiring import TREE
 from sim.invariants import Ledger, Observer, Violation
 from sim.metrics import GroupMetrics, Metrics
 from sim.scenario import Check, Scenario
@@ -95,7 +96,7 @@ class Observation:
         self._table = table
         self._last_at = 0.0
         """When something last happened; timers of leases that ended early may come later."""
-        self.ledger = Ledger(settings, table, workers)
+        self.ledger = Ledger(settings, table, workers, supervision=TREE, retried_by_kind=True)
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
         self._writer = TraceWriter(trace, _header(scenario))
@@ -113,6 +114,10 @@ class Observation:
         """Nothing is under way and time is about to move on."""
         for observer in self._observers:
             observer.on_quiet(now)
+
+    def on_end(self, now: float) -> None:
+        """Nothing will ever happen again."""
+        self.ledger.on_end(now)
 
     def result(self, wall_seconds: float = 0.0) -> SimulationResult:
         """What the run came to so far."""

@@ -22,7 +22,7 @@ from actors.policies.ordering import OrderingPolicy
 from actors.policies.sharing import SharingPolicy
 from actors.scheduler import Scheduler
 from actors.table import Table
-from actors.wiring import notes_of, spawn_cores
+from actors.wiring import TREE, notes_of, spawn_cores
 from actors.worker import Worker
 from sim.invariants import Observer
 from sim.observation import Observation, SimulationResult
@@ -66,8 +66,8 @@ class Simulation:
         workers = {worker_address(number): found for number, found in enumerate(scenario.worker_classes(), start=1)}
         self._observation = Observation(scenario, settings, self.table, workers, observers, trace)
         self.ledger, self.metrics = self._observation.ledger, self._observation.metrics
-        draw = keyed_draw(scenario.seed)
-        self.host = Host(self.table, draw, observe=self._observation.on_event, gate=gate, journal=journal)
+        draw, observe = keyed_draw(scenario.seed), self._observation.on_event
+        self.host = Host(self.table, draw, observe=observe, gate=gate, journal=journal, supervision=TREE)
         self._populate(settings, workers)
 
     def run(self, until: float = NEVER) -> None:
@@ -79,6 +79,8 @@ class Simulation:
             at = host.next_timer()
             if at > host.now:
                 self._observation.on_quiet(host.now)
+            if at == NEVER:
+                self._observation.on_end(host.now)
             if at == NEVER or at > until:
                 return
             if at > host.now:

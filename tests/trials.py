@@ -15,7 +15,8 @@ from actors.messages import QUEUE, WorkerClass, worker_address
 from actors.queue import Queue
 from actors.trace import Admitted, Cancelled, Completed, DeadLettered, Event, Started, StopIgnored
 from sim.determinism import run_deterministically
-from sim.invariants import WORK_CONSERVATION, Ledger
+from sim.crew import WORK_CONSERVATION
+from sim.invariants import Ledger
 from sim.testing import virtual_runtime
 
 HANG_SECONDS = 100_000.0

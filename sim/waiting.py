@@ -1,0 +1,124 @@
+"""What waits, as the trace tells it: each user's ready tasks, by kind, and those that are delayed.
+
+Two things are judged when one of them starts: I10, that it was its turn (picks.py), and I11, that it overtook nobody whom
+the order protects (overtaking.py). Both look only at what its worker could have chosen from.
+"""
+
+from collections.abc import Container
+from heapq import heappop, heappush
+
+import attrs
+
+from actors.config import Settings
+from actors.messages import Address
+from sim.lag import Lag
+from sim.overtaking import OVERTAKING, Overtaking, overtaking_of
+from sim.picks import PICK, Entry, Picks
+from sim.restrictions import Restrictions
+from sim.violations import Broken
+
+__all__ = ["Shelf", "Waiting"]
+
+
+@attrs.define(eq=False)
+class Shelf:
+    """One user's ready tasks."""
+
+    picks: Picks
+    overtaking: Overtaking | None
+    ready: int = 0
+    kinds: dict[str, int] = attrs.Factory(dict)
+    """How many there are of each kind."""
+
+
+class Waiting:
+    """Everybody's waiting tasks."""
+
+    def __init__(self, settings: Settings, restrictions: Restrictions, lag: Lag | None, broken: Broken) -> None:
+        self.shelves: dict[str, Shelf] = {}
+        self.ready = 0
+        """Tasks that could start, as far as they are concerned."""
+        self.touched: dict[str, None] = {}
+        """Users whose number of ready tasks changed since the last quiet instant."""
+        self._settings = settings
+        self._restrictions = restrictions
+        self._lag = lag
+        self._broken = broken
+        self._delayed: list[tuple[float, int, Entry]] = []
+
+    def add(self, entry: Entry, run_after: float | None, at: float) -> None:
+        """A task waits, from then on if it is delayed."""
+        entry.state = "waiting"
+        if run_after is not None and run_after > at:
+            entry.run_after = run_after
+            heappush(self._delayed, (run_after, entry.sequence, entry))
+        else:
+            self._make_ready(entry)
+
+    def mature(self, now: float) -> None:
+        """What is delayed no more is ready."""
+        delayed = self._delayed
+        while delayed and delayed[0][0] <= now:
+            run_after, _, entry = heappop(delayed)
+            if entry.state == "waiting" and entry.run_after == run_after:
+                self._make_ready(entry)
+
+    def judge_start(self, entry: Entry, worker: Address, at: float, name: str) -> None:
+        """Say what is wrong with starting this task now."""
+        if entry.run_after is not None:
+            self._broken(PICK, at, f"{name} was started before {entry.run_after}")
+        shelf = self.shelves.get(entry.user)
+        if shelf is None:
+            return
+        kinds = self._choice(entry.kind, worker, shelf.kinds)
+        for fault in shelf.picks.faults(entry, kinds, at):
+            self._broken(PICK, at, f"{name} {fault}")
+        if shelf.overtaking is not None:
+            for fault in shelf.overtaking.faults(entry, kinds):
+                self._broken(OVERTAKING, at, f"{name} {fault}")
+
+    def leave(self, entry: Entry, at: float) -> None:
+        """A task that waited is started, or ends."""
+        if entry.run_after is not None:
+            entry.run_after = None
+            return
+        shelf = self.shelves[entry.user]
+        shelf.ready -= 1
+        if shelf.kinds[entry.kind] == 1:
+            del shelf.kinds[entry.kind]
+        else:
+            shelf.kinds[entry.kind] -= 1
+        self.ready -= 1
+        self.touched[entry.user] = None
+        if self._lag is not None:
+            self._lag.left(entry.user, at)
+
+    def _make_ready(self, entry: Entry) -> None:
+        entry.run_after = None
+        shelf = self.shelves.get(entry.user)
+        if shelf is None:
+            picks = Picks(self._settings.ordering, self._settings.critical_burst)
+            shelf = self.shelves[entry.user] = Shelf(picks, overtaking_of(self._settings.ordering))
+        shelf.picks.push(entry)
+        if shelf.overtaking is not None:
+            shelf.overtaking.push(entry)
+        shelf.ready += 1
+        shelf.kinds[entry.kind] = shelf.kinds.get(entry.kind, 0) + 1
+        self.ready += 1
+        self.touched[entry.user] = None
+        if self._lag is not None:
+            self._lag.became_ready(entry.user, entry.kind)
+
+    def _choice(self, kind: str, worker: Address, ready: dict[str, int]) -> Container[str]:
+        """The ready kinds that the worker could choose from when it was given a task of `kind`."""
+        if len(ready) == 1 and kind in ready:
+            return ready
+        restrictions, runs = self._restrictions, self._restrictions.runs(worker)
+        if restrictions.is_limited(kind):
+            return {kind}
+        open_kinds = {
+            other
+            for other in ready
+            if other in runs and not restrictions.is_limited(other) and not restrictions.is_paused(other)
+        }
+        return open_kinds | {kind}
