@@ -1,8 +1,9 @@
 """The simulator: runs scenarios on Evenhand's own cores, on virtual time, and says whether they kept their promises."""
 
 from sim.full import simulate_fully
+from sim.groups import GroupMetrics
 from sim.invariants import Observer, Violation
-from sim.metrics import GroupMetrics, jain_index
+from sim.metrics import jain_index
 from sim.observation import CheckResult, SimulationResult
 from sim.operator import PauseEvent, ResumeEvent, SetLimitEvent, SetWeightEvent
 from sim.processes import At, Burst, Exponential, Fixed, FixedRate, Poisson

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from actors import NewTask, open_runtime
-from sim.metrics import GroupMetrics
+from sim.groups import GroupMetrics
 from sim.observation import SimulationResult
 from sim.runner import simulate
 from sim.scenario import load_scenario

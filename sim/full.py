@@ -80,6 +80,7 @@ class _FullSimulation:
         )
         workers = {worker_address(number): found for number, found in enumerate(classes, start=1)}
         self.observation = Observation(self._scenario, settings, engine.table, workers, self._observers, self._trace)
+        self.observation.follow(engine.host)
         engine.add_sink(self.observation.on_event)
         async with trio.open_nursery() as nursery:
             await nursery.start(engine.run)

@@ -25,7 +25,7 @@ tokens and leases, and takes no worker to be healthy.
 - I25 time: no event is earlier than the one before.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from actors.config import Settings
@@ -57,7 +57,7 @@ from actors.trace import (
 )
 from sim.admission import KEYS, MEMORY, Admission
 from sim.crew import RETIREMENT, WORK_CONSERVATION, Crew
-from sim.lag import LAG, VIRTUAL_TIME, lag_of
+from sim.lag import LAG, VIRTUAL_TIME, SharingJudge, lag_of
 from sim.leases import ORPHANS, RECOVERY, Leases
 from sim.overtaking import OVERTAKING
 from sim.picks import PICK, Entry, entry_of, put_back_by_hand
@@ -129,6 +129,7 @@ class Ledger:
         *,
         supervision: Group | None = None,
         retried_by_kind: bool = False,
+        judges: Sequence[SharingJudge] = (),
     ) -> None:
         """Without `supervision` I21 is not judged; I20 only where every task is retried as its kind says."""
         self.entries: dict[str, Entry] = {}
@@ -137,8 +138,9 @@ class Ledger:
         self._settings = settings
         self._table = table
         self._restrictions = Restrictions(settings, workers)
-        self._lag = lag_of(settings, table, workers, broken)
-        self.waiting = Waiting(settings, self._restrictions, self._lag, broken)
+        lag = lag_of(settings, table, workers, broken)
+        self._judges: tuple[SharingJudge, ...] = (*judges, *([] if lag is None else [lag]))
+        self.waiting = Waiting(settings, self._restrictions, self._judges, broken)
         self._crew = Crew(workers, self._restrictions, table, broken)
         self._leases = Leases(settings, broken)
         self._retries = Retries(settings, retried_by_kind, broken)
@@ -187,16 +189,17 @@ class Ledger:
         self._restrictions.on_event(event)
         if self._restarts is not None and isinstance(event, ActorRestarted):
             self._restarts.on_event(event)
-        if self._lag is not None and not isinstance(event, _HARMLESS):
-            self._lag.on_event(event)
+        if not isinstance(event, _HARMLESS):
+            for judge in self._judges:
+                judge.on_event(event)
 
     def on_quiet(self, now: float) -> None:
         if now < self._now:
             self._broken(TIME, now, f"it is quiet at {now:g} s, after {self._now:g} s")
         self.waiting.mature(now)
         self._crew.on_quiet(self.waiting, now)
-        if self._lag is not None:
-            self._lag.on_quiet(now)
+        for judge in self._judges:
+            judge.on_quiet(now)
         if self._restarts is not None:
             self._restarts.on_quiet(now)
         counts = self._table.counts
@@ -214,8 +217,8 @@ class Ledger:
             for name, entry in self.entries.items():
                 if entry.state == "running":
                     self._leases.left_over(name, entry, now)
-        if self._lag is not None:
-            self._lag.on_end(now)
+        for judge in self._judges:
+            judge.on_end(now)
         self._admission.check_keys(self._table, now)
 
     # One method an event
@@ -248,8 +251,8 @@ class Ledger:
         self._running += 1
         self._leases.started(event, entry)
         self._crew.started(event.worker, event.task, entry, event.token)
-        if self._lag is not None:
-            self._lag.started(entry)
+        for judge in self._judges:
+            judge.started(entry)
 
     def _extended(self, event: Extended, entry: Entry) -> None:
         if self._check_owner(event, entry):
@@ -351,8 +354,8 @@ class Ledger:
     def _stop_running(self, entry: Entry, at: float) -> None:
         self._running -= 1
         self._restrictions.ended(entry.user, entry.kind)
-        if self._lag is not None:
-            self._lag.stopped(entry, at)
+        for judge in self._judges:
+            judge.stopped(entry, at)
 
     def _end(self, entry: Entry, state: str) -> None:
         entry.state = state

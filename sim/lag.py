@@ -18,7 +18,7 @@ only I23 is, that the root's virtual time never goes back; the clock of an inner
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from actors.config import Settings
 from actors.limits import Limit
@@ -30,7 +30,7 @@ from sim.picks import Entry
 from sim.siblings import Clock, Sibling, Siblings
 from sim.violations import Broken
 
-__all__ = ["LAG", "VIRTUAL_TIME", "Lag", "is_correction", "lag_of"]
+__all__ = ["LAG", "VIRTUAL_TIME", "Eligibility", "Lag", "SharingJudge", "is_correction", "lag_of"]
 
 LAG = "I12 service lag"
 VIRTUAL_TIME = "I23 virtual time"
@@ -48,29 +48,65 @@ def is_correction(difference: float, now: float) -> bool:
     return abs(difference) > _ROUNDING * (1 + now)
 
 
-class Holds:
-    """What keeps sharing from deciding alone: limits and pauses that are in force."""
+class SharingJudge(Protocol):
+    """Watches what each user is given while it has work."""
 
-    def __init__(self, settings: Settings) -> None:
+    def became_ready(self, user: str, kind: str) -> None:
+        """One more task of a user could start."""
+
+    def left(self, user: str, at: float) -> None:
+        """One task less of a user could start."""
+
+    def started(self, entry: Entry) -> None:
+        """A task was started, and is charged."""
+
+    def stopped(self, entry: Entry, at: float) -> None:
+        """Its turn is over, and the charge corrected."""
+
+    def on_event(self, event: Event) -> None:
+        """Something else happened, which may change who can be served."""
+
+    def on_quiet(self, now: float) -> None:
+        """Nothing is under way."""
+
+    def on_end(self, now: float) -> None:
+        """Nothing will ever happen again."""
+
+
+class Eligibility:
+    """Whether nothing but sharing decides: no limit or pause is in force, and every worker takes anything of anybody."""
+
+    def __init__(self, settings: Settings, workers: Mapping[Address, WorkerClass]) -> None:
+        self._settings = settings
         limits: dict[tuple[str | None, str | None], Limit] = {(None, None): settings.limit}
         limits |= {(kind, None): found.limit for kind, found in settings.kinds.items()}
         limits |= {(None, user): limit for user, limit in settings.user_limits.items()}
         self._limits = {key for key, limit in limits.items() if limit.holds}
         self._pauses: set[tuple[str | None, str | None]] = set()
+        self._class = next(iter(workers.values()), WorkerClass())
+        self._alike = len(set(workers.values())) == 1 and self._class.users is None
 
-    def __bool__(self) -> bool:
-        return bool(self._limits or self._pauses)
+    @property
+    def of_all(self) -> bool:
+        """Whether whoever has work could be given any worker."""
+        return self._alike and not (self._limits or self._pauses)
 
-    def on_event(self, event: Paused | Resumed | Relimited) -> None:
-        """An operator changed something."""
-        key = (event.kind, event.user)
-        if isinstance(event, Relimited):
+    def saw(self, kind: str) -> None:
+        """There is a task of this kind."""
+        if self._alike and kind not in self._class.runs(self._settings.handled):
+            self._alike = False
+
+    def on_event(self, event: Event, siblings: Siblings) -> None:
+        """An operator may have changed something."""
+        if isinstance(event, Reweighted):
+            siblings.reweigh(event.user, event.weight)
+        elif isinstance(event, Relimited):
             holds = Limit(event.rate_limit, event.concurrency_max).holds
-            (self._limits.add if holds else self._limits.discard)(key)
+            (self._limits.add if holds else self._limits.discard)((event.kind, event.user))
         elif isinstance(event, Paused):
-            self._pauses.add(key)
-        else:
-            self._pauses.discard(key)
+            self._pauses.add((event.kind, event.user))
+        elif isinstance(event, Resumed):
+            self._pauses.discard((event.kind, event.user))
 
 
 class Lag:
@@ -79,14 +115,10 @@ class Lag:
     def __init__(
         self, settings: Settings, table: Table, workers: Mapping[Address, WorkerClass], broken: Broken
     ) -> None:
-        self._settings = settings
         self._table = table
         self._broken = broken
         self._siblings = Siblings(settings.weights)
-        self._holds = Holds(settings)
-        self._class = next(iter(workers.values()), None)
-        self._alike = len(set(workers.values())) == 1 and self._class is not None and self._class.users is None
-        """Whether every worker takes anything of anybody."""
+        self._eligibility = Eligibility(settings, workers)
         self._in_flight = 0
         self._in_flight_max = len(workers)
         """The most that was charged and not corrected at one time: more than workers, where their reports were lost."""
@@ -105,8 +137,7 @@ class Lag:
             sibling.ready += 1
         if not way[0].is_open:
             self._opening[user] = None
-            if self._alike and self._class is not None and kind not in self._class.runs(self._settings.handled):
-                self._alike = False
+            self._eligibility.saw(kind)
 
     def left(self, user: str, at: float) -> None:
         """One task less of a user could start."""
@@ -130,15 +161,12 @@ class Lag:
         used = at - entry.started_at
         if is_correction(used - entry.cost, at):
             self._exact = False
-            for sibling in self._siblings.charge(entry.user, used - entry.cost, used):
+            for sibling in self._siblings.charge(entry.user, used - entry.cost, max(used, entry.cost)):
                 self._moved[sibling] = None
 
     def on_event(self, event: Event) -> None:
         """Something else happened, which may change who can be served: every backlog begins anew."""
-        if isinstance(event, Reweighted):
-            self._siblings.reweigh(event.user, event.weight)
-        elif isinstance(event, (Paused, Resumed, Relimited)):
-            self._holds.on_event(event)
+        self._eligibility.on_event(event, self._siblings)
         for sibling in self._siblings.everybody():
             sibling.is_open = False
         self._opening.update(dict.fromkeys(self._siblings.users()))
@@ -154,7 +182,7 @@ class Lag:
             return
         if self._moved:
             self._look(notes, now)
-        if self._opening and self._alike and not self._holds:
+        if self._opening and self._eligibility.of_all:
             self._open(notes, now)
 
     def on_end(self, now: float) -> None:

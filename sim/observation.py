@@ -9,14 +9,18 @@ from typing import Any, BinaryIO
 import attrs
 
 from actors.config import Settings
+from actors.host import Host
 from actors.messages import Address, WorkerClass
 from actors.policies import ORDERING, SHARING
 from actors.table import Table
 from actors.trace import Event, Header, TraceWriter
 from actors.version import installed_version
 from actors.wiring import TREE
+from sim.groups import GroupMetrics
 from sim.invariants import Ledger, Observer, Violation
-from sim.metrics import GroupMetrics, Metrics
+from sim.metrics import Metrics, Summary
+from sim.overtaken import Overtaken
+from sim.pairs import PairLag
 from sim.scenario import Check, Scenario
 
 __all__ = ["CheckResult", "Observation", "SimulationResult"]
@@ -96,12 +100,22 @@ class Observation:
         self._table = table
         self._last_at = 0.0
         """When something last happened; timers of leases that ended early may come later."""
-        self.ledger = Ledger(settings, table, workers, supervision=TREE, retried_by_kind=True)
+        asked = {check.metric for check in scenario.checks}
+        self._pairs = PairLag(settings, workers) if "service_lag" in asked else None
+        judges = () if self._pairs is None else (self._pairs,)
+        self.ledger = Ledger(settings, table, workers, supervision=TREE, retried_by_kind=True, judges=judges)
+        self._overtaken = Overtaken(self.ledger) if "overtaken_max" in asked else None
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
+        self._host: Host | None = None
         self._writer = TraceWriter(trace, _header(scenario))
-        self._observers: list[Observer] = [self.ledger, self.metrics, *observers]
+        on_request = () if self._overtaken is None else (self._overtaken,)
+        self._observers: list[Observer] = [self.ledger, self.metrics, *on_request, *observers]
         self._handlers = [observer.on_event for observer in self._observers]
+
+    def follow(self, host: Host) -> None:
+        """This is the host on which it happens."""
+        self._host = host
 
     def on_event(self, event: Event) -> None:
         """Something happened."""
@@ -121,7 +135,9 @@ class Observation:
 
     def result(self, wall_seconds: float = 0.0) -> SimulationResult:
         """What the run came to so far."""
-        checks = (*self._invariant_results(), *(self._check_result(check) for check in self._scenario.checks))
+        summary = self.metrics.summary()
+        asked = (self._check_result(check, summary) for check in self._scenario.checks)
+        checks = (*self._invariant_results(), *asked)
         runtime = self._scenario.runtime
         return SimulationResult(
             scenario=self._scenario.name,
@@ -135,12 +151,12 @@ class Observation:
             virtual_seconds=self._last_at,
             wall_seconds=wall_seconds,
             checks=checks,
-            users=self.metrics.users(),
-            levels=self.metrics.levels(),
-            overall=self.metrics.overall(),
+            users=summary.users(),
+            levels=summary.levels(),
+            overall=summary.group(),
             jain=self.metrics.jain(),
-            stolen=self.metrics.overall().stolen,
-            recovered=self.metrics.recovered,
+            stolen=summary.group().stolen,
+            recovered=summary.group().recovered,
             zombies=self.metrics.zombies,
             violations=tuple(self.ledger.violations),
             table=self._table,
@@ -152,25 +168,36 @@ class Observation:
             for name, count in self.ledger.counts.items()
         ]
 
-    def _check_result(self, check: Check) -> CheckResult:
-        value: float | None
-        if check.metric == "jain":
-            value = self.metrics.jain()
-        elif check.metric == "unreachable":
-            value = self.metrics.unreachable
-        else:
-            group = self.metrics.overall()
-            if check.user is not None:
-                group = self.metrics.users()[check.user]
-            elif check.level is not None:
-                group = self.metrics.levels()[check.level.name.lower()]
-            value = getattr(group, check.metric)
+    def _check_result(self, check: Check, summary: Summary) -> CheckResult:
+        value = self._measured(check, summary)
         if check.at_most is not None:
             limit, passed = check.at_most, value is not None and value <= check.at_most
         else:
             assert check.at_least is not None, "a check has one limit"
             limit, passed = check.at_least, value is not None and value >= check.at_least
         return CheckResult(name=check.name, passed=passed, value=value, limit=limit, expect=check.expect)
+
+    def _measured(self, check: Check, summary: Summary) -> float | None:
+        metrics, user, level = self.metrics, check.user, check.level
+        match check.metric:
+            case "jain":
+                return metrics.jain()
+            case "unreachable":
+                return metrics.unreachable
+            case "service_lag":
+                return None if self._pairs is None else self._pairs.worst
+            case "mailbox_max":
+                return None if self._host is None else self._host.mailbox_peak
+            case "backlog_max":
+                return metrics.backlog_max(user)
+            case "overtaken_max":
+                return None if self._overtaken is None else self._overtaken.most(user, level)
+            case "starved":
+                return metrics.starved(check.over_seconds or 0.0, user, level)
+            case "dead_lettered" if check.cause is not None:
+                return summary.dead_lettered(check.cause, user, level)
+        value: float | None = getattr(summary.group(user, level), check.metric)
+        return value
 
 
 def _header(scenario: Scenario) -> Header:

@@ -68,6 +68,7 @@ class Simulation:
         self.ledger, self.metrics = self._observation.ledger, self._observation.metrics
         draw, observe = keyed_draw(scenario.seed), self._observation.on_event
         self.host = Host(self.table, draw, observe=observe, gate=gate, journal=journal, supervision=TREE)
+        self._observation.follow(self.host)
         self._populate(settings, workers)
 
     def run(self, until: float = NEVER) -> None:

@@ -21,13 +21,16 @@ from actors.policies.ordering import Aging, OrderingPolicy
 from actors.policies.sharing import SharingPolicy, follows_counts
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
-from actors.task import Priority
+from actors.task import Cause, Priority
 from actors.validators import finite, greater_than, is_finite, one_of, or_none, printable, user_name_fault, whole
 from sim.operator import ACTIONS, TimedEvent
 from sim.processes import PROCESSES, SERVICES, Arrivals, Service
 
 __all__ = [
+    "GROUP_METRICS",
     "METRICS",
+    "USER_METRICS",
+    "WHOLE_METRICS",
     "Check",
     "Kind",
     "Runtime",
@@ -38,20 +41,34 @@ __all__ = [
     "parse_scenario",
 ]
 
-METRICS = (
+GROUP_METRICS = (
     "completed",
+    "throughput",
     "wait_seconds_mean",
     "wait_seconds_p50",
     "wait_seconds_p99",
     "wait_seconds_max",
+    "slowdown_mean",
+    "slowdown_p99",
+    "starved",
+    "overtaken_max",
     "service_seconds",
     "share",
-    "refused",
     "expired",
     "stolen",
-    "jain",
-    "unreachable",
+    "retried",
+    "recovered",
+    "recovery_seconds_max",
+    "zombies",
+    "dead_lettered",
+    "cancelled",
 )
+"""What a check can be about for a user, a level, both or everybody."""
+USER_METRICS = ("refused", "backlog_max")
+"""What it can be about for a user or everybody."""
+WHOLE_METRICS = ("jain", "service_lag", "unreachable", "mailbox_max")
+"""What it can be about only for the whole run."""
+METRICS = (*GROUP_METRICS, *USER_METRICS, *WHOLE_METRICS)
 """What a check can be about."""
 
 
@@ -161,6 +178,10 @@ class Check:
     metric: str = attrs.field()
     user: str | None = None
     level: Priority | None = None
+    cause: str | None = attrs.field(default=None, validator=or_none(one_of(tuple(str(cause) for cause in Cause))))
+    """For `dead_lettered`: only those that failed for this."""
+    over_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
+    """For `starved`: a wait that is longer counts."""
     at_most: float | None = None
     at_least: float | None = None
 
@@ -176,12 +197,14 @@ class Check:
         limit = self.at_least if self.at_most is None else self.at_most
         if not is_finite(limit):
             raise InvalidConfig(f"check {self.name!r} must have a limit that is a finite number, got {limit!r}")
-        if self.user is not None and self.level is not None:
-            raise InvalidConfig(f"check {self.name!r} must have a user or a level, not both")
-        if self.metric in ("jain", "unreachable") and (self.user is not None or self.level is not None):
+        if self.metric in WHOLE_METRICS and (self.user is not None or self.level is not None):
             raise InvalidConfig(f"check {self.name!r} must be over all users: {self.metric} has no user or level")
-        if self.metric == "refused" and self.level is not None:
-            raise InvalidConfig(f"check {self.name!r} must be over users: refused has no level")
+        if self.metric in USER_METRICS and self.level is not None:
+            raise InvalidConfig(f"check {self.name!r} must be over users: {self.metric} has no level")
+        if self.cause is not None and self.metric != "dead_lettered":
+            raise InvalidConfig(f"check {self.name!r} must have no cause: only dead_lettered has one")
+        if (self.over_seconds is not None) != (self.metric == "starved"):
+            raise InvalidConfig(f"check {self.name!r} must have over_seconds if its metric is starved, and only then")
 
 
 @attrs.frozen(kw_only=True)

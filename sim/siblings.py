@@ -113,6 +113,7 @@ class Siblings:
         own = self._own[name] = Sibling(name + "/", self._clock(name), 1.0)
         if (way := self._ways.get(name)) is not None:
             own.ready = way[0].ready
+            own.largest = own.clock.largest = way[0].largest * way[0].weight
             self._ways[name] = (own, *way)
 
     def _clock(self, name: str) -> Clock:

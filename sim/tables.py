@@ -4,8 +4,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from actors.task import Status
+from sim.groups import GroupMetrics
 from sim.invariants import Violation
-from sim.metrics import GroupMetrics
 from sim.observation import SimulationResult
 
 __all__ = ["checks_table", "header", "users_table", "verdict", "violation_line"]

@@ -4,14 +4,14 @@ Two things are judged when one of them starts: I10, that it was its turn (picks.
 the order protects (overtaking.py). Both look only at what its worker could have chosen from.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from heapq import heappop, heappush
 
 import attrs
 
 from actors.config import Settings
 from actors.messages import Address
-from sim.lag import Lag
+from sim.lag import SharingJudge
 from sim.overtaking import OVERTAKING, Overtaking, overtaking_of
 from sim.picks import PICK, Entry, Picks
 from sim.restrictions import Restrictions
@@ -34,7 +34,9 @@ class Shelf:
 class Waiting:
     """Everybody's waiting tasks."""
 
-    def __init__(self, settings: Settings, restrictions: Restrictions, lag: Lag | None, broken: Broken) -> None:
+    def __init__(
+        self, settings: Settings, restrictions: Restrictions, judges: Sequence[SharingJudge], broken: Broken
+    ) -> None:
         self.shelves: dict[str, Shelf] = {}
         self.ready = 0
         """Tasks that could start, as far as they are concerned."""
@@ -42,7 +44,7 @@ class Waiting:
         """Users whose number of ready tasks changed since the last quiet instant."""
         self._settings = settings
         self._restrictions = restrictions
-        self._lag = lag
+        self._judges = judges
         self._broken = broken
         self._delayed: list[tuple[float, int, Entry]] = []
 
@@ -90,8 +92,8 @@ class Waiting:
             shelf.kinds[entry.kind] -= 1
         self.ready -= 1
         self.touched[entry.user] = None
-        if self._lag is not None:
-            self._lag.left(entry.user, at)
+        for judge in self._judges:
+            judge.left(entry.user, at)
 
     def _make_ready(self, entry: Entry) -> None:
         entry.run_after = None
@@ -106,8 +108,8 @@ class Waiting:
         shelf.kinds[entry.kind] = shelf.kinds.get(entry.kind, 0) + 1
         self.ready += 1
         self.touched[entry.user] = None
-        if self._lag is not None:
-            self._lag.became_ready(entry.user, entry.kind)
+        for judge in self._judges:
+            judge.became_ready(entry.user, entry.kind)
 
     def _choice(self, kind: str, worker: Address, ready: dict[str, int]) -> Container[str]:
         """The ready kinds that the worker could choose from when it was given a task of `kind`."""
