@@ -43,7 +43,7 @@ class Crew:
         """A worker claimed a task."""
         self._busy[worker] = task
         self._silent.pop(worker, None)
-        if self._has_retired(worker):
+        if "retiring" in self._table.notes(worker):
             self._late_claims.append((worker, entry, token))
 
     def stopped(self, worker: Address, task: str) -> None:

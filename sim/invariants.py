@@ -108,6 +108,9 @@ _HARMLESS = (SubmitRefused, StopIgnored, Progressed, Reachable, ScheduleFired)
 """Events after which the same can be served as before."""
 
 
+_PENDING, _IN_PROGRESS, _COMPLETED, _FAILED, _CANCELLED = Status
+
+
 class Observer(Protocol):
     """Watches a run: every event as it happens, and every instant at which nothing is under way."""
 
@@ -172,7 +175,8 @@ class Ledger:
         if handler is None:
             self._on_other(event)
             return
-        self.waiting.mature(at)
+        if self.waiting.delayed:
+            self.waiting.mature(at)
         if kind is Admitted:
             self._admitted(event)  # type: ignore[arg-type]
             return
@@ -196,20 +200,30 @@ class Ledger:
     def on_quiet(self, now: float) -> None:
         if now < self._now:
             self._broken(TIME, now, f"it is quiet at {now:g} s, after {self._now:g} s")
-        self.waiting.mature(now)
+        if self.waiting.delayed:
+            self.waiting.mature(now)
         self._crew.on_quiet(self.waiting, now)
         for judge in self._judges:
             judge.on_quiet(now)
         if self._restarts is not None:
             self._restarts.on_quiet(now)
+        counts, ended = self._table.counts, self._ended
+        if (
+            counts[_PENDING] != len(self.entries) - self._running - ended
+            or counts[_IN_PROGRESS] != self._running
+            or counts[_COMPLETED] + counts[_FAILED] + counts[_CANCELLED] != ended
+            or self._table.removed != self._removed
+        ):
+            self._disagree(now)
+
+    def _disagree(self, now: float) -> None:
         counts = self._table.counts
         waiting = len(self.entries) - self._running - self._ended
-        ended = counts[Status.COMPLETED] + counts[Status.FAILED] + counts[Status.CANCELLED]
+        ended = sum(counts[status] for status in Status if status.terminal)
         by_trace = (waiting, self._running, self._ended, self._removed)
         by_table = (counts[Status.PENDING], counts[Status.IN_PROGRESS], ended, self._table.removed)
-        if by_trace != by_table:
-            said = f"waiting, running, ended, removed: {by_trace} by the trace, {by_table} by the table"
-            self._broken(CONSERVATION, now, said)
+        said = f"waiting, running, ended, removed: {by_trace} by the trace, {by_table} by the table"
+        self._broken(CONSERVATION, now, said)
 
     def on_end(self, now: float) -> None:
         """Nothing will ever happen again."""

@@ -51,11 +51,14 @@ def is_correction(difference: float, now: float) -> bool:
 class SharingJudge(Protocol):
     """Watches what each user is given while it has work."""
 
-    def became_ready(self, user: str, kind: str) -> None:
-        """One more task of a user could start."""
+    def saw(self, kind: str) -> None:
+        """There are tasks of this kind."""
 
-    def left(self, user: str, at: float) -> None:
-        """One task less of a user could start."""
+    def has_work(self, user: str) -> None:
+        """A user has a task that could start, and had none before."""
+
+    def has_none(self, user: str, at: float) -> None:
+        """The last task of a user that could start is gone."""
 
     def started(self, entry: Entry) -> None:
         """A task was started, and is charged."""
@@ -124,26 +127,27 @@ class Lag:
         """The most that was charged and not corrected at one time: more than workers, where their reports were lost."""
         self._exact = True
         self._moved: dict[Sibling, None] = {}
-        """Who was given something since the last quiet instant."""
+        """Who was charged since the last quiet instant. Corrections alone need no look: virtual time stands still."""
         self._opening: dict[str, None] = {}
         """Users whose backlog is to be opened."""
 
     # What happens to tasks
 
-    def became_ready(self, user: str, kind: str) -> None:
-        """One more task of a user could start."""
-        way = self._siblings.way(user)
-        for sibling in way:
-            sibling.ready += 1
-        if not way[0].is_open:
-            self._opening[user] = None
-            self._eligibility.saw(kind)
+    def saw(self, kind: str) -> None:
+        """There are tasks of this kind."""
+        self._eligibility.saw(kind)
 
-    def left(self, user: str, at: float) -> None:
-        """One task less of a user could start."""
+    def has_work(self, user: str) -> None:
+        """A user has a task that could start, and had none before."""
         for sibling in self._siblings.way(user):
-            sibling.ready -= 1
-            if not sibling.ready and sibling.is_open:
+            sibling.busy += 1
+        self._opening[user] = None
+
+    def has_none(self, user: str, at: float) -> None:
+        """The last task of a user that could start is gone."""
+        for sibling in self._siblings.way(user):
+            sibling.busy -= 1
+            if not sibling.busy and sibling.is_open:
                 self._close(sibling, at)
 
     def started(self, entry: Entry) -> None:
@@ -161,8 +165,7 @@ class Lag:
         used = at - entry.started_at
         if is_correction(used - entry.cost, at):
             self._exact = False
-            for sibling in self._siblings.charge(entry.user, used - entry.cost, max(used, entry.cost)):
-                self._moved[sibling] = None
+            self._siblings.charge(entry.user, used - entry.cost, max(used, entry.cost))
 
     def on_event(self, event: Event) -> None:
         """Something else happened, which may change who can be served: every backlog begins anew."""
@@ -192,15 +195,15 @@ class Lag:
                 self._close(sibling, now)
 
     def _look(self, notes: Mapping[str, Any], now: float) -> None:
-        before: dict[Clock, float] = {}
         for sibling in self._moved:
             clock = sibling.clock
-            if clock not in before:
-                before[clock] = clock.virtual
+            if clock.looked_at != now:
+                clock.looked_at = now
+                clock.before = clock.virtual
                 self._read(clock, notes, now)
             if sibling.is_open:
                 # Between two charges the virtual time only rises: the lowest was just before this one.
-                lowest = sibling.seen - before[clock]
+                lowest = sibling.seen - clock.before
                 here = sibling.service - clock.virtual
                 if lowest < sibling.low or here < sibling.low or here > sibling.high:
                     sibling.low = min(sibling.low, lowest, here)
@@ -214,11 +217,11 @@ class Lag:
         left: dict[str, None] = {}
         for user in self._opening:
             way = self._siblings.way(user)
-            if way[0].ready and not _is_known(notes, user):
+            if way[0].busy and not _is_known(notes, user):
                 left[user] = None
                 continue
             for sibling in way:
-                if sibling.ready and not sibling.is_open:
+                if sibling.busy and not sibling.is_open:
                     self._read(sibling.clock, notes, now)
                     sibling.is_open = True
                     sibling.seen = sibling.service

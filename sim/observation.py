@@ -111,7 +111,7 @@ class Observation:
         self._writer = TraceWriter(trace, _header(scenario))
         on_request = () if self._overtaken is None else (self._overtaken,)
         self._observers: list[Observer] = [self.ledger, self.metrics, *on_request, *observers]
-        self._handlers = [observer.on_event for observer in self._observers]
+        self._handlers = [self._writer.write, *(observer.on_event for observer in self._observers)]
 
     def follow(self, host: Host) -> None:
         """This is the host on which it happens."""
@@ -120,7 +120,6 @@ class Observation:
     def on_event(self, event: Event) -> None:
         """Something happened."""
         self._last_at = event.at
-        self._writer.write(event)
         for handler in self._handlers:
             handler(event)
 

@@ -6,7 +6,7 @@ by a key for each task. Here nobody computes a key: of each kind and level only 
 looked at, since whoever may overtake that one may overtake all behind it.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Sequence
 from heapq import heappop, heappush
 
 from actors.policies.ordering import Aging, OrderingPolicy
@@ -45,22 +45,24 @@ class Overtaking:
                 line = self._lines[place] = []
             heappush(line, (entry.order_at, entry.sequence, entry))
 
-    def faults(self, entry: Entry, kinds: Container[str]) -> Iterator[str]:
+    def faults(self, entry: Entry, kinds: Container[str]) -> Sequence[str]:
         """Whom this task may not overtake, and does by starting now."""
         if entry.level == Priority.CRITICAL:
-            return
+            return ()
+        faults: list[str] = []
         for (kind, level), line in self._lines.items():
             first = _first(line)
-            if first is None or first is entry or kind not in kinds:
-                continue
-            allowed = (entry.level - level) * self._aging_seconds
-            later = entry.order_at - first.order_at - allowed
-            if allowed:
-                too_much = later >= _ROUNDING * (1 + abs(entry.order_at))
-            else:
-                too_much = (first.order_at, first.sequence) < (entry.order_at, entry.sequence)
-            if too_much:
-                yield f"overtook #{first.sequence}, which has waited since {first.order_at:g} s, by {later:g} s too much"
+            if first is not None and first is not entry and kind in kinds:
+                allowed = (entry.level - level) * self._aging_seconds
+                later = entry.order_at - first.order_at - allowed
+                if allowed:
+                    too_much = later >= _ROUNDING * (1 + abs(entry.order_at))
+                else:
+                    too_much = (first.order_at, first.sequence) < (entry.order_at, entry.sequence)
+                if too_much:
+                    waits = f"#{first.sequence}, which waits since {first.order_at:g} s"
+                    faults.append(f"overtook {waits}, by {later:g} s too much")
+        return faults
 
 
 def _first(line: Line) -> Entry | None:

@@ -41,20 +41,21 @@ class PairLag:
             return None
         return self._worst if self._exact else self._worst / (self._workers + 1)
 
-    def became_ready(self, user: str, kind: str) -> None:
-        """One more task of a user could start."""
-        way = self._siblings.way(user)
-        for sibling in way:
-            sibling.ready += 1
-        if not way[0].is_open:
-            self._opening[user] = None
-            self._eligibility.saw(kind)
+    def saw(self, kind: str) -> None:
+        """There are tasks of this kind."""
+        self._eligibility.saw(kind)
 
-    def left(self, user: str, at: float) -> None:
-        """One task less of a user could start."""
+    def has_work(self, user: str) -> None:
+        """A user has a task that could start, and had none before."""
         for sibling in self._siblings.way(user):
-            sibling.ready -= 1
-            if not sibling.ready and sibling.is_open:
+            sibling.busy += 1
+        self._opening[user] = None
+
+    def has_none(self, user: str, at: float) -> None:
+        """The last task of a user that could start is gone."""
+        for sibling in self._siblings.way(user):
+            sibling.busy -= 1
+            if not sibling.busy and sibling.is_open:
                 self._close(sibling)
 
     def started(self, entry: Entry) -> None:
@@ -82,7 +83,7 @@ class PairLag:
             return
         for user in self._opening:
             for sibling in self._siblings.way(user):
-                if sibling.ready and not sibling.is_open:
+                if sibling.busy and not sibling.is_open:
                     sibling.is_open = True
                     others = self._open.setdefault(sibling.clock, {})
                     for other in others:

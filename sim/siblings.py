@@ -16,12 +16,15 @@ __all__ = ["Clock", "Sibling", "Siblings"]
 class Clock:
     """The names directly below a name."""
 
-    __slots__ = ("largest", "name", "virtual")
+    __slots__ = ("before", "largest", "looked_at", "name", "virtual")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.virtual = 0.0
         """What the scheduler said at the last quiet instant."""
+        self.before = 0.0
+        """What it had said at the instant before."""
+        self.looked_at = -1.0
         self.largest = 0.0
         """The most that any of them was given for one task, per weight."""
 
@@ -29,14 +32,14 @@ class Clock:
 class Sibling:
     """A name, or a name's own tasks, in the clock of those it shares with."""
 
-    __slots__ = ("clock", "high", "is_open", "largest", "low", "name", "ready", "seen", "service", "weight")
+    __slots__ = ("busy", "clock", "high", "is_open", "largest", "low", "name", "seen", "service", "weight")
 
     def __init__(self, name: str, clock: Clock, weight: float) -> None:
         self.name = name
         self.clock = clock
         self.weight = weight
-        self.ready = 0
-        """Tasks here and below that could start."""
+        self.busy = 0
+        """Users here and below with a task that could start."""
         self.service = 0.0
         """What it was given, per weight."""
         self.largest = 0.0
@@ -112,7 +115,7 @@ class Siblings:
         """Somebody lives below the name: from now on its own tasks are a sibling of theirs."""
         own = self._own[name] = Sibling(name + "/", self._clock(name), 1.0)
         if (way := self._ways.get(name)) is not None:
-            own.ready = way[0].ready
+            own.busy = way[0].busy
             own.largest = own.clock.largest = way[0].largest * way[0].weight
             self._ways[name] = (own, *way)
 

@@ -46,20 +46,23 @@ class Waiting:
         self._restrictions = restrictions
         self._judges = judges
         self._broken = broken
-        self._delayed: list[tuple[float, int, Entry]] = []
+        self._kinds: set[str] = set()
+        """Every kind there ever was a ready task of."""
+        self.delayed: list[tuple[float, int, Entry]] = []
+        """What `mature` has to see to: a heap."""
 
     def add(self, entry: Entry, run_after: float | None, at: float) -> None:
         """A task waits, from then on if it is delayed."""
         entry.state = "waiting"
         if run_after is not None and run_after > at:
             entry.run_after = run_after
-            heappush(self._delayed, (run_after, entry.sequence, entry))
+            heappush(self.delayed, (run_after, entry.sequence, entry))
         else:
             self._make_ready(entry)
 
     def mature(self, now: float) -> None:
         """What is delayed no more is ready."""
-        delayed = self._delayed
+        delayed = self.delayed
         while delayed and delayed[0][0] <= now:
             run_after, _, entry = heappop(delayed)
             if entry.state == "waiting" and entry.run_after == run_after:
@@ -84,32 +87,44 @@ class Waiting:
         if entry.run_after is not None:
             entry.run_after = None
             return
-        shelf = self.shelves[entry.user]
+        user, kind = entry.user, entry.kind
+        shelf = self.shelves[user]
         shelf.ready -= 1
-        if shelf.kinds[entry.kind] == 1:
-            del shelf.kinds[entry.kind]
+        if shelf.kinds[kind] == 1:
+            del shelf.kinds[kind]
         else:
-            shelf.kinds[entry.kind] -= 1
+            shelf.kinds[kind] -= 1
         self.ready -= 1
-        self.touched[entry.user] = None
-        for judge in self._judges:
-            judge.left(entry.user, at)
+        self.touched[user] = None
+        if not shelf.ready:
+            for judge in self._judges:
+                judge.has_none(user, at)
 
     def _make_ready(self, entry: Entry) -> None:
         entry.run_after = None
-        shelf = self.shelves.get(entry.user)
+        user, kind = entry.user, entry.kind
+        shelf = self.shelves.get(user)
         if shelf is None:
-            picks = Picks(self._settings.ordering, self._settings.critical_burst)
-            shelf = self.shelves[entry.user] = Shelf(picks, overtaking_of(self._settings.ordering))
+            shelf = self._shelf(user)
         shelf.picks.push(entry)
         if shelf.overtaking is not None:
             shelf.overtaking.push(entry)
-        shelf.ready += 1
-        shelf.kinds[entry.kind] = shelf.kinds.get(entry.kind, 0) + 1
+        shelf.kinds[kind] = shelf.kinds.get(kind, 0) + 1
         self.ready += 1
-        self.touched[entry.user] = None
-        for judge in self._judges:
-            judge.became_ready(entry.user, entry.kind)
+        self.touched[user] = None
+        shelf.ready += 1
+        if shelf.ready == 1:
+            for judge in self._judges:
+                judge.has_work(user)
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            for judge in self._judges:
+                judge.saw(kind)
+
+    def _shelf(self, user: str) -> Shelf:
+        picks = Picks(self._settings.ordering, self._settings.critical_burst)
+        shelf = self.shelves[user] = Shelf(picks, overtaking_of(self._settings.ordering))
+        return shelf
 
     def _choice(self, kind: str, worker: Address, ready: dict[str, int]) -> Container[str]:
         """The ready kinds that the worker could choose from when it was given a task of `kind`."""
