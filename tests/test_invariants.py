@@ -44,13 +44,14 @@ from sim import (
 )
 from sim.admission import KEYS, MEMORY
 from sim.crew import RETIREMENT, WORK_CONSERVATION
-from sim.invariants import CONSERVATION, INVARIANTS, TIME, Ledger
+from sim.invariants import INVARIANTS, TIME, Ledger
 from sim.lag import LAG, VIRTUAL_TIME
 from sim.leases import ORPHANS, RECOVERY
 from sim.overtaking import OVERTAKING
 from sim.picks import PICK
 from sim.restarts import ESCALATION
 from sim.retries import HERD, POISON
+from sim.tasks import CONSERVATION
 from tests.test_metrics import Unreliable
 
 NAMES = ("alice", "bob", "tenant", "tenant/carol", "tenant/dave", "tenant/dave/eve")
