@@ -124,6 +124,8 @@ class Host:
         """How many there were in all."""
         self.delivered_count = 0
         """Messages handled or attempted, timers included."""
+        self.mailbox_peak = 0
+        """The most posts that were under way at once."""
         self._draw = draw
         self._observe = observe
         self._gate = gate
@@ -262,6 +264,8 @@ class Host:
             held, name = self._limits.mailbox_max, type(message).__name__
             raise MailboxFull(f"the mailbox holds {held} messages, no room for {name} to {receiver}") from None
         self._posts += 1
+        if self._posts > self.mailbox_peak:
+            self.mailbox_peak = self._posts
 
     def _deliver_through_gate(self, gate: Gate, envelope: Envelope) -> None:
         try:

@@ -20,10 +20,11 @@ from sim.faults import (
     Zombie,
 )
 from sim.full import simulate_fully
+from sim.groups import GroupMetrics
 from sim.injection import FaultCount
 from sim.interleaving import PriorityOrder, RandomOrder
 from sim.invariants import Observer, Violation
-from sim.metrics import GroupMetrics, jain_index
+from sim.metrics import jain_index
 from sim.observation import CheckResult, SimulationResult
 from sim.operator import (
     AddWorkersEvent,

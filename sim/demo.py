@@ -5,8 +5,8 @@ from rich.console import Console
 from rich.table import Table
 
 from actors import NewTask, open_runtime
+from sim.groups import GroupMetrics
 from sim.library import located
-from sim.metrics import GroupMetrics
 from sim.observation import SimulationResult
 from sim.reading import load_scenario
 from sim.runner import simulate

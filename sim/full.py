@@ -99,12 +99,14 @@ class _FullSimulation:
         )
         pool = Pool(classes)
         self.observation = Observation(self._scenario, settings, engine.table, pool, self._observers, self._trace)
+        self.observation.follow(engine.host)
         engine.add_sink(self.observation.on_event)
         async with trio.open_nursery() as nursery:
             await nursery.start(engine.run)
             spawn_world(engine.host, self._scenario, pool, _nobody_comes)
             engine.time.drive()
             await self.clock.wait_until_idle()
+            self.observation.on_end(engine.now())
             engine.close()
 
     def _work(self, kind: Kind) -> Work:

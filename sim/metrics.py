@@ -1,16 +1,16 @@
-"""What a run was like for each user and level: waits, service, shares, and Jain's index.
+"""What a run was like: waits, service and shares by user and level, Jain's index, and what checks ask for.
 
-A wait is the first start minus `order_at`. Percentiles are nearest-rank: the smallest wait that at least that part of the
-waits does not exceed. Jain's index (Jain 1984) is (sum x)^2 / (n sum x^2) with x the cost dispatched per weight, corrected
-to what was used when it ends, over the time in which every user that is ever backlogged is backlogged together; None below
-two users or without such time. A dispatch counts where it was made, whenever it ends.
+Jain's index (Jain 1984) is (sum x)^2 / (n sum x^2) with x the cost dispatched per weight, corrected to what was used when it
+ends, over the time in which every user that is ever backlogged is backlogged together; None below two users or without
+such time. A dispatch counts where it was made, whenever it ends.
+
+Everything is counted once, by user and level; groups are added up when the run is over.
 """
 
 import math
 from array import array
-from collections.abc import Mapping
-
-import attrs
+from collections.abc import Callable, Mapping
+from itertools import chain
 
 from actors.task import Priority
 from actors.trace import (
@@ -27,69 +27,13 @@ from actors.trace import (
     SubmitRefused,
     Unreachable,
 )
-from sim.invariants import Entry, Ledger
+from sim.groups import Cell, GroupMetrics, group_of
+from sim.invariants import Ledger
+from sim.picks import Entry
 
-__all__ = ["GroupMetrics", "Metrics", "jain_index", "percentile"]
+__all__ = ["Metrics", "Summary", "jain_index"]
 
 _BEGIN, _END = math.inf, -math.inf
-
-
-@attrs.frozen(kw_only=True)
-class GroupMetrics:
-    """What a run was like for one user, one level, or everybody. None: nothing to measure."""
-
-    completed: int
-    wait_seconds_mean: float | None
-    wait_seconds_p50: float | None
-    wait_seconds_p99: float | None
-    wait_seconds_max: float | None
-    service_seconds: float
-    share: float | None
-    """Of the service given to all."""
-    refused: int
-    """Submits turned away at the door; not known by level."""
-    expired: int
-    """Tasks that nobody started in time."""
-    stolen: int
-    """Starts by a worker that is not the user's own."""
-
-
-@attrs.define
-class _Group:
-    waits: "array[float]" = attrs.Factory(lambda: array("d"))
-    completed: int = 0
-    service_seconds: float = 0.0
-    refused: int = 0
-    expired: int = 0
-    stolen: int = 0
-
-    def metrics(self, service_of_all: float) -> GroupMetrics:
-        waits = sorted(self.waits)
-        return GroupMetrics(
-            completed=self.completed,
-            wait_seconds_mean=math.fsum(waits) / len(waits) if waits else None,
-            wait_seconds_p50=percentile(waits, 0.50),
-            wait_seconds_p99=percentile(waits, 0.99),
-            wait_seconds_max=waits[-1] if waits else None,
-            service_seconds=self.service_seconds,
-            share=self.service_seconds / service_of_all if service_of_all else None,
-            refused=self.refused,
-            expired=self.expired,
-            stolen=self.stolen,
-        )
-
-
-def percentile(ordered: list[float], part: float) -> float | None:
-    """The nearest-rank percentile of sorted numbers, or None if there are none.
-
-    >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5), percentile([], 0.5)
-    (2.0, None)
-    """
-    if not ordered:
-        return None
-    # A little less, because 0.07 * 100 is a little over 7 and its ceiling would be the next rank.
-    rank = math.ceil(part * len(ordered) * (1 - 1e-12))
-    return ordered[max(0, rank - 1)]
 
 
 def jain_index(shares: list[float]) -> float | None:
@@ -113,9 +57,11 @@ class Metrics:
         self._ledger = ledger
         self._weights = weights
         self._warmup_seconds = warmup_seconds
-        self._users = {user: _Group() for user in weights}
-        self._levels = {level: _Group() for level in Priority}
-        self._overall = _Group()
+        self._cell_of: dict[tuple[str, int], Cell] = {}
+        self._refused = dict.fromkeys(weights, 0)
+        self._refused_in_all = 0
+        self._backlog_max = dict.fromkeys(weights, 0)
+        self._backlog_max_in_all = 0
         self._names = list(weights)
         self._numbers = {user: number for number, user in enumerate(weights)}
         self._backlogged: set[str] = set()
@@ -123,55 +69,54 @@ class Metrics:
         self._log_values = array("d")
         self._dispatched: dict[str, int] = {}
         """For each running task that was logged, where."""
+        self._last_at = 0.0
         self.jobs = 0
         """Tasks that ended."""
-        self.recovered = 0
         self.zombies = 0
         self.unreachable = 0
         """How often a user was found that no worker may serve."""
 
     def on_event(self, event: Event) -> None:
-        kind = type(event)
-        if kind is Started:
-            self._started(event)  # type: ignore[arg-type]
-        elif kind is Completed or kind in (Retried, Released):
-            self._served(event)  # type: ignore[arg-type]
-        elif kind in (DeadLettered, Cancelled):
-            self._served(event)  # type: ignore[arg-type]
-            self.recovered += event.outcome == "recovered"  # type: ignore[union-attr]
-        elif kind is Recovered:
-            self.recovered += 1
-            self._served(event)  # type: ignore[arg-type]
-        elif kind is ReportRefused:
-            self.zombies += event.worker is not None  # type: ignore[union-attr]
-        elif kind is SubmitRefused:
-            self._refused(event)  # type: ignore[arg-type]
-        elif kind is Unreachable:
-            self.unreachable += 1
-        elif kind is Requeued:
-            # What it had used of its turn, if it was running, nobody says: the turn stays at its cost.
-            self._dispatched.pop(event.task, None)  # type: ignore[union-attr]
+        self._last_at = event.at
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
 
     def on_quiet(self, now: float) -> None:
-        touched = self._ledger.touched
-        for user in touched:
-            waits = self._ledger.shards[user].ready > 0
-            if waits != (user in self._backlogged):
-                (self._backlogged.add if waits else self._backlogged.discard)(user)
-                self._log(user, _BEGIN if waits else _END)
-        touched.clear()
+        waiting = self._ledger.waiting
+        for user in waiting.touched:
+            ready = waiting.shelves[user].ready
+            if ready > self._backlog_max[user]:
+                self._backlog_max[user] = ready
+            if (ready > 0) != (user in self._backlogged):
+                (self._backlogged.add if ready else self._backlogged.discard)(user)
+                self._log(user, _BEGIN if ready else _END)
+        waiting.touched.clear()
+        if waiting.ready > self._backlog_max_in_all:
+            self._backlog_max_in_all = waiting.ready
 
-    def users(self) -> dict[str, GroupMetrics]:
-        """By user, in the order of the scenario."""
-        return {user: self._measured(group) for user, group in self._users.items()}
+    def summary(self) -> "Summary":
+        """What it came to so far."""
+        return Summary(list(self._cell_of.values()), dict(self._refused), self._refused_in_all, self._last_at)
 
-    def levels(self) -> dict[str, GroupMetrics]:
-        """By level, lowest first."""
-        return {level.name.lower(): self._measured(group) for level, group in self._levels.items()}
+    def backlog_max(self, user: str | None) -> int:
+        """The most tasks of a user, or of all, that could start and waited at one quiet instant."""
+        return self._backlog_max_in_all if user is None else self._backlog_max[user]
 
-    def overall(self) -> GroupMetrics:
-        """Over everybody."""
-        return self._measured(self._overall)
+    def starved(self, over_seconds: float, user: str | None, level: Priority | None) -> int:
+        """Tasks that waited longer than that for their first start, or never had one though nobody cancelled them."""
+        late = sum(
+            wait > over_seconds
+            for cell in self._cell_of.values()
+            if (user is None or cell.user == user) and (level is None or cell.level == level)
+            for wait in cell.waits
+        )
+        never = sum(
+            not entry.started and entry.state in ("waiting", "failed") and entry.order_at >= self._warmup_seconds
+            for entry in self._ledger.entries.values()
+            if (user is None or entry.user == user) and (level is None or entry.level == level)
+        )
+        return late + never
 
     def jain(self) -> float | None:
         """Over the users that were ever backlogged, while all of them were."""
@@ -187,42 +132,147 @@ class Metrics:
                 dispatched[user] += value
         return jain_index([cost / self._weights[self._names[user]] for user, cost in dispatched.items()])
 
+    # One method an event
+
     def _started(self, event: Started) -> None:
         entry = self._ledger.entries[event.task]
         if self._backlogged:
             self._dispatched[event.task] = len(self._log_values)
             self._log(entry.user, entry.cost)
-        if event.stolen:
-            for group in self._groups(entry):
-                group.stolen += 1
+        cell = self._cell(entry)
+        cell.stolen += event.stolen
         if event.attempt == 1 and not entry.troubled and entry.order_at >= self._warmup_seconds:
-            wait = event.at - entry.order_at
-            for group in self._groups(entry):
-                group.waits.append(wait)
+            cell.waits.append(event.at - entry.order_at)
 
-    def _served(self, event: Completed | DeadLettered | Cancelled) -> None:
+    def _completed(self, event: Completed) -> None:
+        cell, entry = self._served(event)
+        self.jobs += 1
+        cell.completed += 1
+        used = event.used_seconds
+        if used > 0 and entry.order_at >= self._warmup_seconds:
+            cell.slowdowns.append((event.at - entry.order_at) / used)
+
+    def _retried(self, event: Retried) -> None:
+        self._served(event)[0].retried += 1
+
+    def _released(self, event: Released) -> None:
+        self._served(event)
+
+    def _recovered(self, event: Recovered) -> None:
+        self._taken_back(*self._served(event), event.at)
+
+    def _dead_lettered(self, event: DeadLettered) -> None:
+        cell, entry = self._served(event)
+        self.jobs += 1
+        cell.dead_letters[event.cause] += 1
+        if event.outcome == "recovered":
+            self._taken_back(cell, entry, event.at)
+
+    def _cancelled(self, event: Cancelled) -> None:
+        cell, entry = self._served(event)
+        self.jobs += 1
+        cell.cancelled += 1
+        if event.outcome == "recovered":
+            self._taken_back(cell, entry, event.at)
+
+    def _report_refused(self, event: ReportRefused) -> None:
+        if event.worker is None:
+            return
+        self.zombies += 1
+        # Of a task that was removed nobody knows whose it was.
+        if (entry := self._ledger.entries.get(event.task)) is not None:
+            self._cell(entry).zombies += 1
+
+    def _submit_refused(self, event: SubmitRefused) -> None:
+        self._refused_in_all += 1
+        if event.user in self._refused:
+            self._refused[event.user] += 1
+
+    def _unreachable(self, event: Unreachable) -> None:
+        self.unreachable += 1
+
+    def _requeued(self, event: Requeued) -> None:
+        # What it had used of its turn, if it was running, nobody says: the turn stays at its cost.
+        self._dispatched.pop(event.task, None)
+
+    # Shared by the above
+
+    def _served(
+        self, event: Completed | Retried | Released | Recovered | DeadLettered | Cancelled
+    ) -> tuple[Cell, Entry]:
         entry = self._ledger.entries[event.task]
-        completed = type(event) is Completed
-        self.jobs += completed or type(event) in (DeadLettered, Cancelled)
-        expired = type(event) is DeadLettered and event.cause == "expired"
+        cell = self._cell(entry)
+        cell.service_seconds += event.used_seconds
         if (place := self._dispatched.pop(event.task, None)) is not None:
             self._log_values[place] = event.used_seconds
-        for group in self._groups(entry):
-            group.completed += completed
-            group.expired += expired
-            group.service_seconds += event.used_seconds
+        return cell, entry
 
-    def _refused(self, event: SubmitRefused) -> None:
-        self._overall.refused += 1
-        if event.user in self._users:
-            self._users[event.user].refused += 1
+    def _taken_back(self, cell: Cell, entry: Entry, at: float) -> None:
+        cell.recovered += 1
+        cell.recovery_seconds_max = max(cell.recovery_seconds_max or 0.0, at - entry.alive_at)
 
-    def _groups(self, entry: Entry) -> "tuple[_Group, _Group, _Group]":
-        return (self._users[entry.user], self._levels[Priority(entry.level)], self._overall)
+    def _cell(self, entry: Entry) -> Cell:
+        key = (entry.user, entry.level)
+        cell = self._cell_of.get(key)
+        if cell is None:
+            cell = self._cell_of[key] = Cell(*key)
+        return cell
 
     def _log(self, user: str, value: float) -> None:
         self._log_users.append(self._numbers[user])
         self._log_values.append(value)
 
-    def _measured(self, group: _Group) -> GroupMetrics:
-        return group.metrics(self._overall.service_seconds)
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    Started: Metrics._started,
+    Completed: Metrics._completed,
+    Retried: Metrics._retried,
+    Released: Metrics._released,
+    Recovered: Metrics._recovered,
+    DeadLettered: Metrics._dead_lettered,
+    Cancelled: Metrics._cancelled,
+    ReportRefused: Metrics._report_refused,
+    SubmitRefused: Metrics._submit_refused,
+    Unreachable: Metrics._unreachable,
+    Requeued: Metrics._requeued,
+}
+
+
+class Summary:
+    """What was counted, added up by user, by level, by both or over everybody."""
+
+    def __init__(self, cells: list[Cell], refused: dict[str, int], refused_in_all: int, seconds: float) -> None:
+        self._cells: dict[str, list[Cell]] = {}
+        for cell in cells:
+            self._cells.setdefault(cell.user, []).append(cell)
+        self._refused = refused
+        self._refused_in_all = refused_in_all
+        self._seconds = seconds
+        self._service_seconds = math.fsum(cell.service_seconds for cell in cells)
+        self._groups: dict[tuple[str | None, Priority | None], GroupMetrics] = {}
+
+    def users(self) -> dict[str, GroupMetrics]:
+        """By user, in the order of the scenario."""
+        return {user: self.group(user=user) for user in self._refused}
+
+    def levels(self) -> dict[str, GroupMetrics]:
+        """By level, lowest first."""
+        return {level.name.lower(): self.group(level=level) for level in Priority}
+
+    def group(self, user: str | None = None, level: Priority | None = None) -> GroupMetrics:
+        """Of one user, one level, both or neither."""
+        found = self._groups.get((user, level))
+        if found is None:
+            refused = self._refused_in_all if user is None else self._refused[user]
+            cells = self._of(user, level)
+            found = group_of(cells, self._service_seconds, 0 if level is not None else refused, self._seconds)
+            self._groups[user, level] = found
+        return found
+
+    def dead_lettered(self, cause: str, user: str | None, level: Priority | None) -> int:
+        """Tasks that failed for good for this cause."""
+        return sum(cell.dead_letters[cause] for cell in self._of(user, level))
+
+    def _of(self, user: str | None, level: Priority | None) -> list[Cell]:
+        cells = chain.from_iterable(self._cells.values()) if user is None else self._cells.get(user, [])
+        return [cell for cell in cells if level is None or cell.level == level]

@@ -9,17 +9,22 @@ from typing import Any, BinaryIO
 import attrs
 
 from actors.config import Settings
+from actors.host import Host
 from actors.policies import ORDERING, SHARING
 from actors.table import Table
 from actors.trace import Event, TraceWriter
 from actors.version import installed_version
+from actors.wiring import TREE
+from sim.groups import GroupMetrics
 from sim.header import header_of
 from sim.injection import FaultCount
 from sim.interleaving import interleaving_in_words
 from sim.invariants import Ledger, Observer, Violation
 from sim.liveness import EVERYTHING_ENDS, unended
-from sim.metrics import GroupMetrics, Metrics
+from sim.metrics import Metrics, Summary
+from sim.overtaken import Overtaken
 from sim.own_checks import ask, judge, load_function, load_observer
+from sim.pairs import PairLag
 from sim.pool import Pool
 from sim.scenario import Check, Scenario
 
@@ -106,19 +111,28 @@ class Observation:
         self._table = table
         self._last_at = 0.0
         """When something last happened; timers of leases that ended early may come later."""
-        self.ledger = Ledger(settings, table, pool.classes, pool.retired)
+        asked = {check.metric for check in scenario.checks}
+        self._pairs = PairLag(settings, pool.classes) if "service_lag" in asked else None
+        judges = () if self._pairs is None else (self._pairs,)
+        self.ledger = Ledger(settings, table, pool.classes, supervision=TREE, retried_by_kind=True, judges=judges)
+        self._overtaken = Overtaken(self.ledger) if "overtaken_max" in asked else None
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
+        self._host: Host | None = None
         self._writer = TraceWriter(trace, header_of(scenario))
         self._own = {check: load_observer(check.observer)() for check in scenario.checks if check.observer}
         """The observers of checks of one's own."""
-        self._observers: list[Observer] = [self.ledger, self.metrics, *self._own.values(), *observers]
-        self._handlers = [observer.on_event for observer in self._observers]
+        on_request = [*([] if self._overtaken is None else [self._overtaken]), *self._own.values()]
+        self._observers: list[Observer] = [self.ledger, self.metrics, *on_request, *observers]
+        self._handlers = [self._writer.write, *(observer.on_event for observer in self._observers)]
+
+    def follow(self, host: Host) -> None:
+        """This is the host on which it happens."""
+        self._host = host
 
     def on_event(self, event: Event) -> None:
         """Something happened."""
         self._last_at = event.at
-        self._writer.write(event)
         for handler in self._handlers:
             handler(event)
 
@@ -127,19 +141,25 @@ class Observation:
         for observer in self._observers:
             observer.on_quiet(now)
 
+    def on_end(self, now: float) -> None:
+        """Nothing will ever happen again."""
+        self.ledger.on_end(now)
+
     def result(self, wall_seconds: float = 0.0, faults: tuple[FaultCount, ...] = ()) -> SimulationResult:
         """What the run came to so far, with these faults."""
+        summary = self.metrics.summary()
         own = [check for check in self._scenario.checks if check.metric is None]
         checks = (
             *self._invariant_results(),
             *self._liveness_results(),
             *_faults_that_must_fire(self._scenario, faults),
-            *(self._check_result(check) for check in self._scenario.checks if check.metric is not None),
+            *(self._check_result(check, summary) for check in self._scenario.checks if check.metric is not None),
         )
-        result = self._result(checks, wall_seconds, faults)
+        result = self._result(checks, summary, wall_seconds, faults)
         if not own:
             return result
-        return self._result((*checks, *(self._own_result(check, result) for check in own)), wall_seconds, faults)
+        checks = (*checks, *(self._own_result(check, result) for check in own))
+        return self._result(checks, summary, wall_seconds, faults)
 
     def _left(self) -> list[Violation]:
         """What had to end and did not."""
@@ -152,7 +172,11 @@ class Observation:
         return [CheckResult(name=EVERYTHING_ENDS, passed=not left, value=left, limit=0)]
 
     def _result(
-        self, checks: tuple[CheckResult, ...], wall_seconds: float, faults: tuple[FaultCount, ...]
+        self,
+        checks: tuple[CheckResult, ...],
+        summary: Summary,
+        wall_seconds: float,
+        faults: tuple[FaultCount, ...],
     ) -> SimulationResult:
         runtime = self._scenario.runtime
         return SimulationResult(
@@ -168,12 +192,12 @@ class Observation:
             virtual_seconds=self._last_at,
             wall_seconds=wall_seconds,
             checks=checks,
-            users=self.metrics.users(),
-            levels=self.metrics.levels(),
-            overall=self.metrics.overall(),
+            users=summary.users(),
+            levels=summary.levels(),
+            overall=summary.group(),
             jain=self.metrics.jain(),
-            stolen=self.metrics.overall().stolen,
-            recovered=self.metrics.recovered,
+            stolen=summary.group().stolen,
+            recovered=summary.group().recovered,
             zombies=self.metrics.zombies,
             faults=faults,
             violations=(*self.ledger.violations, *self._left()),
@@ -203,26 +227,37 @@ class Observation:
             said=judged.said,
         )
 
-    def _check_result(self, check: Check) -> CheckResult:
-        assert check.metric is not None, "the others have code of their own"
-        value: float | None
-        if check.metric == "jain":
-            value = self.metrics.jain()
-        elif check.metric == "unreachable":
-            value = self.metrics.unreachable
-        else:
-            group = self.metrics.overall()
-            if check.user is not None:
-                group = self.metrics.users()[check.user]
-            elif check.level is not None:
-                group = self.metrics.levels()[check.level.name.lower()]
-            value = getattr(group, check.metric)
+    def _check_result(self, check: Check, summary: Summary) -> CheckResult:
+        value = self._measured(check, summary)
         if check.at_most is not None:
             limit, passed = check.at_most, value is not None and value <= check.at_most
         else:
             assert check.at_least is not None, "a check has one limit"
             limit, passed = check.at_least, value is not None and value >= check.at_least
         return CheckResult(name=check.name, passed=passed, value=value, limit=limit, expect=check.expect)
+
+    def _measured(self, check: Check, summary: Summary) -> float | None:
+        metrics, user, level = self.metrics, check.user, check.level
+        assert check.metric is not None, "the others have code of their own"
+        match check.metric:
+            case "jain":
+                return metrics.jain()
+            case "unreachable":
+                return metrics.unreachable
+            case "service_lag":
+                return None if self._pairs is None else self._pairs.worst
+            case "mailbox_max":
+                return None if self._host is None else self._host.mailbox_peak
+            case "backlog_max":
+                return metrics.backlog_max(user)
+            case "overtaken_max":
+                return None if self._overtaken is None else self._overtaken.most(user, level)
+            case "starved":
+                return metrics.starved(check.over_seconds or 0.0, user, level)
+            case "dead_lettered" if check.cause is not None:
+                return summary.dead_lettered(check.cause, user, level)
+        value: float | None = getattr(summary.group(user, level), check.metric)
+        return value
 
 
 def _faults_that_must_fire(scenario: Scenario, faults: tuple[FaultCount, ...]) -> list[CheckResult]:

@@ -5,7 +5,7 @@ included until they come up. What starts must be the first of all kinds that its
 before the rest, but no more than a burst of them in a row while others wait.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Sequence
 from heapq import heappop, heappush
 
 import attrs
@@ -15,7 +15,9 @@ from actors.policies.ordering import OrderingPolicy, as_moving
 from actors.task import Priority, Task
 from actors.trace import Admitted
 
-__all__ = ["Entry", "Picks", "entry_of", "put_back_by_hand"]
+__all__ = ["PICK", "Entry", "Picks", "entry_of", "put_back_by_hand"]
+
+PICK = "I10 pick"
 
 
 @attrs.define(eq=False)
@@ -43,6 +45,14 @@ class Entry:
     """Whether it was ever started."""
     unwanted: bool = False
     """Whether its cancel was acknowledged while it ran."""
+    crashes: int = 0
+    """How often it took its worker down in this requeue epoch."""
+    readmitted: bool = False
+    """Whether an operator put it back after it had failed: nobody asked at the door."""
+    started_at: float = 0.0
+    alive_at: float = 0.0
+    """When its worker last gave a sign of life that was accepted: its start or a beat."""
+    lease_until: float = 0.0
 
 
 def entry_of(event: Admitted, order: OrderingPolicy) -> Entry:
@@ -100,15 +110,22 @@ class Picks:
         """A task is ready."""
         heaps = self._critical if entry.level == Priority.CRITICAL else self._ordinary
         place = (entry.kind, entry.level if self._moving is not None else 0)
-        heappush(heaps.setdefault(place, []), (entry.key, entry.order_at, entry.sequence, entry))
+        heap = heaps.get(place)
+        if heap is None:
+            heap = heaps[place] = []
+        heappush(heap, (entry.key, entry.order_at, entry.sequence, entry))
 
-    def faults(self, entry: Entry, kinds: Container[str], now: float) -> Iterator[str]:
+    def faults(self, entry: Entry, kinds: Container[str], now: float) -> Sequence[str]:
         """What is wrong with starting this task for a worker that could choose from these kinds."""
+        if not self._critical and len(self._ordinary) == 1:
+            # One kind and no critical task ever: what most users have.
+            self._burst = 0
+            (heap,) = self._ordinary.values()
+            return () if (first := _first(heap)) is entry else (_before(first),)
         critical, ordinary = self._next(self._critical, kinds, now), self._next(self._ordinary, kinds, now)
         is_critical = entry.level == Priority.CRITICAL
         expected = critical if is_critical else ordinary
-        if expected is not entry:
-            yield f"was started before #{expected.sequence if expected else None}"
+        faults = [] if expected is entry else [_before(expected)]
         bound = self._burst_max
         if is_critical:
             if ordinary is not None:
@@ -116,11 +133,12 @@ class Picks:
             elif not any(_first(heap) for heap in self._ordinary.values()):
                 self._burst = 0
             if bound is not None and self._burst > bound:
-                yield f"is critical number {self._burst} in a row of {bound}"
+                faults.append(f"is critical number {self._burst} in a row of {bound}")
         else:
             if critical is not None and (bound is None or self._burst < bound):
-                yield "was started before a critical task"
+                faults.append("was started before a critical task")
             self._burst = 0
+        return faults
 
     def _next(self, heaps: dict[tuple[str, int], Heap], kinds: Container[str], now: float) -> Entry | None:
         """Which should start first, of these kinds."""
@@ -133,6 +151,10 @@ class Picks:
 
     def _rank(self, entry: Entry, now: float) -> float:
         return self._moving.rank(entry.task, now) if self._moving is not None and entry.task is not None else 0.0
+
+
+def _before(expected: Entry | None) -> str:
+    return f"was started before #{expected.sequence if expected else None}"
 
 
 def _first(heap: Heap) -> Entry | None:

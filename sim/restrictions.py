@@ -5,7 +5,7 @@ disagreement between two ways to count. I13: starts in any window <= capacity + 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import attrs
@@ -28,9 +28,11 @@ _TOLERANCE = 1e-6
 
 @attrs.define
 class _Meter:
-    """How far one limit is used."""
+    """How far one limit is used, and whether what it is about is paused."""
 
+    key: str
     limit: Limit
+    paused: bool = False
     permits: float = 0.0
     counted_at: float = 0.0
     running: int = 0
@@ -66,24 +68,22 @@ class Restrictions:
         self._settings = settings
         self._workers = workers
         self._cap = settings.sharing.user_concurrency_max if isinstance(settings.sharing, CapsUsers) else None
-        self._paused: set[str] = set()
-        self._limits: dict[str, Limit] = {}
         self._meters: dict[str, _Meter] = {}
-        self._relations: dict[tuple[WorkerClass, str], str] = {}
+        self._meters_of: dict[tuple[str, str], tuple[_Meter, _Meter, _Meter]] = {}
+        """What each user and kind is held to."""
+        self._relations: dict[tuple[Address, str], str] = {}
+        self._rightful: set[tuple[Address, str, str, bool]] = set()
+        """Who was seen to run what of whom, and might."""
 
     def on_event(self, event: Event) -> None:
         """An operator changed something."""
-        if isinstance(event, Paused):
-            self._paused.add(_key(event.kind, event.user))
-        elif isinstance(event, Resumed):
-            self._paused.discard(_key(event.kind, event.user))
+        if isinstance(event, (Paused, Resumed)):
+            self._meter(_key(event.kind, event.user)).paused = isinstance(event, Paused)
         elif isinstance(event, Relimited):
-            key = _key(event.kind, event.user)
-            self._limits[key] = limit = Limit(event.rate_limit, event.concurrency_max)
-            meter = self._meter(key)
+            meter = self._meter(_key(event.kind, event.user))
             # Where there was no rate, nobody counted permits: a new bucket is full.
             permits = math.inf if meter.limit.rate_limit is None else meter.refill(event.at)
-            meter.limit = self._capped(key, limit)
+            meter.limit = self._capped(meter.key, Limit(event.rate_limit, event.concurrency_max))
             meter.counted_at = event.at
             meter.permits = min(meter.capacity, permits)
 
@@ -93,25 +93,35 @@ class Restrictions:
 
     def is_paused(self, kind: str) -> bool:
         """Whether the kind is paused."""
-        return "kind/" + kind in self._paused
+        return self._meter("kind/" + kind).paused
 
-    def started(self, at: float, user: str, kind: str, worker: Address, stolen: bool) -> Iterator[tuple[str, str]]:
+    def started(self, at: float, user: str, kind: str, worker: Address, stolen: bool) -> Sequence[tuple[str, str]]:
         """Count a start; what it breaks, as (invariant, what happened)."""
-        for key in _keys(user, kind):
-            if key in self._paused:
-                yield PAUSES, f"{user} started {kind!r} while {key} was paused"
-            meter = self._meter(key)
-            if meter.is_full():
-                yield CONCURRENCY, f"{user} started {kind!r} beside {meter.running} of {key}, which may be no more"
-            if meter.limit.rate_limit is not None and meter.refill(at) < 1 - _TOLERANCE:
-                yield RATE, f"{user} started {kind!r} with {meter.permits:.6f} permits of {key}"
+        broken: list[tuple[str, str]] = []
+        for meter in self._meters_for(user, kind):
+            if meter.paused:
+                broken.append((PAUSES, f"{user} started {kind!r} while {meter.key} was paused"))
+            limit = meter.limit
+            if limit.concurrency_max is not None and meter.is_full():
+                said = f"{user} started {kind!r} beside {meter.running} of {meter.key}, which may be no more"
+                broken.append((CONCURRENCY, said))
+            if limit.rate_limit is not None:
+                if meter.refill(at) < 1 - _TOLERANCE:
+                    broken.append((RATE, f"{user} started {kind!r} with {meter.permits:.6f} permits of {meter.key}"))
+                meter.permits -= 1
             meter.running += 1
-            meter.permits -= meter.limit.rate_limit is not None
+        if (worker, user, kind, stolen) not in self._rightful:
+            broken += self._wrongful(user, kind, worker, stolen)
+        return broken
+
+    def _wrongful(self, user: str, kind: str, worker: Address, stolen: bool) -> Iterator[tuple[str, str]]:
         relation = self._relation(worker, user)
         if kind not in self.runs(worker) or relation == "none":
             yield ASSIGNMENT, f"{worker} started {kind!r} of {user}, which it may not"
         elif stolen != (relation == "steals"):
             yield ASSIGNMENT, f"{worker} started {kind!r} of {user} as {'stolen' if stolen else 'its own'}"
+        else:
+            self._rightful.add((worker, user, kind, stolen))
 
     def runs(self, worker: Address) -> frozenset[str]:
         """The kinds that a worker runs."""
@@ -119,34 +129,41 @@ class Restrictions:
 
     def ended(self, user: str, kind: str) -> None:
         """A claim ended, whatever came of it."""
-        for key in _keys(user, kind):
-            self._meter(key).running -= 1
+        for meter in self._meters_for(user, kind):
+            meter.running -= 1
 
     def may_start(self, worker: Address, user: str, kind: str, now: float) -> bool:
         """Whether this worker could surely start a task of this kind and user now."""
         return (
             kind in self.runs(worker)
             and self._relation(worker, user) != "none"
-            and all(key not in self._paused and self._meter(key).is_open(now) for key in _keys(user, kind))
+            and all(not meter.paused and meter.is_open(now) for meter in self._meters_for(user, kind))
         )
 
     def _relation(self, worker: Address, user: str) -> str:
         """`own`, `steals` or `none`."""
-        worker_class = self._workers[worker]
-        relation = self._relations.get((worker_class, user))
+        relation = self._relations.get((worker, user))
         if relation is None:
+            worker_class = self._workers[worker]
             if worker_class.users is None or _named(user, worker_class.users):
                 relation = "own"
             else:
                 steals = self._settings.stealing != "none" and _named(user, worker_class.steals)
                 relation = "steals" if steals else "none"
-            self._relations[worker_class, user] = relation
+            self._relations[worker, user] = relation
         return relation
+
+    def _meters_for(self, user: str, kind: str) -> tuple[_Meter, _Meter, _Meter]:
+        meters = self._meters_of.get((user, kind))
+        if meters is None:
+            meters = (self._meter("all"), self._meter("kind/" + kind), self._meter("user/" + user))
+            self._meters_of[user, kind] = meters
+        return meters
 
     def _meter(self, key: str) -> _Meter:
         meter = self._meters.get(key)
         if meter is None:
-            meter = self._meters[key] = _Meter(self._capped(key, self._limit(key)))
+            meter = self._meters[key] = _Meter(key, self._capped(key, self._limit(key)))
         return meter
 
     def _limit(self, key: str) -> Limit:
@@ -164,10 +181,6 @@ class Restrictions:
 
 def _named(user: str, patterns: tuple[str, ...]) -> bool:
     return any(user == pattern or fnmatchcase(user, pattern) for pattern in patterns)
-
-
-def _keys(user: str, kind: str) -> tuple[str, str, str]:
-    return ("all", "kind/" + kind, "user/" + user)
 
 
 def _key(kind: str | None, user: str | None) -> str:

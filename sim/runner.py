@@ -82,10 +82,11 @@ class Simulation:
         gate = self._gate if scenario.faults else gate
         order = scenario.interleaving.start() if scenario.interleaving is not None else None
         self.host = Host(self.table, draw, observe=observe, gate=gate, journal=journal, order=order, supervision=TREE)
+        self._observation.follow(self.host)
         self._populate(settings)
         self._chaos = Chaos(scenario, self.host, self._injection, self._gate)
         if scenario.faults:
-            self.ledger.occupied = self._is_at_work
+            self.ledger.crew.occupied = self._is_at_work
 
     def run(self, until: float = NEVER) -> None:
         """Drain, let the observers look, jump to the next timer or fault; until there is none, or none by that time."""
@@ -97,6 +98,8 @@ class Simulation:
             at = min(timer_at, fault_at)
             if at > host.now and not self._gate.under_way(host.now):
                 self._observation.on_quiet(host.now)
+            if at == NEVER:
+                self._observation.on_end(host.now)
             if at == NEVER or at > until:
                 return
             if at > host.now:

@@ -19,7 +19,7 @@ from actors.policies.ordering import Aging, OrderingPolicy
 from actors.policies.sharing import SharingPolicy, follows_counts
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
-from actors.task import Priority
+from actors.task import Cause, Priority
 from actors.validators import (
     between,
     finite,
@@ -41,7 +41,10 @@ from sim.processes import Arrivals, Service
 from sim.replay import Workload
 
 __all__ = [
+    "GROUP_METRICS",
     "METRICS",
+    "USER_METRICS",
+    "WHOLE_METRICS",
     "Check",
     "Kind",
     "Retry",
@@ -51,20 +54,34 @@ __all__ = [
     "Workers",
 ]
 
-METRICS = (
+GROUP_METRICS = (
     "completed",
+    "throughput",
     "wait_seconds_mean",
     "wait_seconds_p50",
     "wait_seconds_p99",
     "wait_seconds_max",
+    "slowdown_mean",
+    "slowdown_p99",
+    "starved",
+    "overtaken_max",
     "service_seconds",
     "share",
-    "refused",
     "expired",
     "stolen",
-    "jain",
-    "unreachable",
+    "retried",
+    "recovered",
+    "recovery_seconds_max",
+    "zombies",
+    "dead_lettered",
+    "cancelled",
 )
+"""What a check can be about for a user, a level, both or everybody."""
+USER_METRICS = ("refused", "backlog_max")
+"""What it can be about for a user or everybody."""
+WHOLE_METRICS = ("jain", "service_lag", "unreachable", "mailbox_max")
+"""What it can be about only for the whole run."""
+METRICS = (*GROUP_METRICS, *USER_METRICS, *WHOLE_METRICS)
 """What a check can be about."""
 
 
@@ -202,6 +219,10 @@ class Check:
     """Of which user; over all unless given."""
     level: Priority | None = None
     """Of which level; over all unless given."""
+    cause: str | None = attrs.field(default=None, validator=or_none(one_of(tuple(str(cause) for cause in Cause))))
+    """For `dead_lettered`: only those that failed for this."""
+    over_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
+    """For `starved`: a wait that is longer counts."""
     at_most: float | None = None
     """What it must not exceed."""
     at_least: float | None = None
@@ -238,12 +259,14 @@ class Check:
                 raise InvalidConfig(f"check {self.name!r} must have a limit that is a finite number, got {limit!r}")
 
     def _check_scope(self, metric: str) -> None:
-        if self.user is not None and self.level is not None:
-            raise InvalidConfig(f"check {self.name!r} must have a user or a level, not both")
-        if metric in ("jain", "unreachable") and (self.user is not None or self.level is not None):
+        if metric in WHOLE_METRICS and (self.user is not None or self.level is not None):
             raise InvalidConfig(f"check {self.name!r} must be over all users: {metric} has no user or level")
-        if metric == "refused" and self.level is not None:
-            raise InvalidConfig(f"check {self.name!r} must be over users: refused has no level")
+        if metric in USER_METRICS and self.level is not None:
+            raise InvalidConfig(f"check {self.name!r} must be over users: {metric} has no level")
+        if self.cause is not None and metric != "dead_lettered":
+            raise InvalidConfig(f"check {self.name!r} must have no cause: only dead_lettered has one")
+        if (self.over_seconds is not None) != (metric == "starved"):
+            raise InvalidConfig(f"check {self.name!r} must have over_seconds if its metric is starved, and only then")
 
 
 @attrs.frozen(kw_only=True)

@@ -5,9 +5,9 @@ from rich.table import Table
 
 from actors.task import Status
 from actors.version import installed_version
+from sim.groups import GroupMetrics
 from sim.header import options_of
 from sim.invariants import Violation
-from sim.metrics import GroupMetrics
 from sim.observation import SimulationResult
 from sim.scenario import Scenario
 

@@ -33,8 +33,9 @@ from actors.messages import (
 from actors.table import Notes
 from actors.worker import Worker
 from sim import At, Fixed, Kind, Runtime, Scenario, Simulation, User
-from sim.invariants import CANCEL, ONE_OUTCOME, Ledger
+from sim.invariants import Ledger
 from sim.service import ServiceTimes
+from sim.tasks import CANCEL, ONE_OUTCOME
 from sim.worker import SimulatedExecutor
 from tests.test_shard import CLIENT, Lone, enqueued, finished, granted, new_task, rebuilt
 from tests.test_simulation import Unreliable, scenarios, trace_of

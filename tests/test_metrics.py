@@ -40,7 +40,7 @@ from sim import (
     jain_index,
     simulate,
 )
-from sim.metrics import percentile
+from sim.groups import percentile
 
 # Percentiles
 

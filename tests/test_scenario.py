@@ -567,8 +567,24 @@ REFUSED: list[tuple[str, str]] = [
         "check[0]: check 'c' must have a limit that is a finite number, got -inf",
     ),
     (
-        check('metric = "completed"\nuser = "alice"\nlevel = 3\nat_most = 1'),
-        "check[0]: check 'c' must have a user or a level, not both",
+        check('metric = "refused"\nlevel = 3\nat_most = 1'),
+        "check[0]: check 'c' must be over users: refused has no level",
+    ),
+    (
+        check('metric = "completed"\ncause = "failed"\nat_most = 1'),
+        "check[0]: check 'c' must have no cause: only dead_lettered has one",
+    ),
+    (
+        check('metric = "dead_lettered"\ncause = "bored"\nat_most = 1'),
+        "check[0].cause must be one of failed, expired, poisoned, dropped, got 'bored'",
+    ),
+    (
+        check('metric = "starved"\nat_most = 1'),
+        "check[0]: check 'c' must have over_seconds if its metric is starved, and only then",
+    ),
+    (
+        check('metric = "completed"\nover_seconds = 3\nat_most = 1'),
+        "check[0]: check 'c' must have over_seconds if its metric is starved, and only then",
     ),
     (
         check('metric = "jain"\nuser = "alice"\nat_most = 1'),

@@ -16,6 +16,7 @@ from actors.errors import InvalidConfig
 from actors.version import installed_version
 from sim.explore import Exploration, explore
 from sim.interleaving import interleaving_in_words
+from sim.library import located
 from sim.reading import load_scenario
 from sim.scenario import Scenario
 from sim.shrink import Shrunk, shrink

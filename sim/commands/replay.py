@@ -8,7 +8,7 @@ from typing import Any
 from actors.errors import InvalidConfig
 from actors.policies import ORDERING, SHARING
 from sim.commands.running import run_and_report, whole_number
-from sim.metrics import percentile
+from sim.groups import percentile
 from sim.recorded import recorded_header
 from sim.replay import Workload
 from sim.scenario import Runtime, Scenario, User

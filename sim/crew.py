@@ -1,0 +1,101 @@
+"""I9 and I22: the workers, as the trace tells what they do. None idles beside work that it may do, none that retired claims any.
+
+A worker that was given a task just before everybody heard of its retirement hands it back at once. So what it must not do
+is keep it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from actors.messages import Address, WorkerClass
+from actors.table import Table
+from actors.trace import ReportRefused
+from sim.picks import Entry
+from sim.restrictions import Restrictions
+from sim.violations import Broken
+from sim.waiting import Waiting
+
+__all__ = ["RETIREMENT", "WORK_CONSERVATION", "Crew"]
+
+WORK_CONSERVATION = "I9 work conservation"
+RETIREMENT = "I22 retirement"
+
+
+class Crew:
+    """Who is busy with what."""
+
+    def __init__(
+        self, workers: Mapping[Address, WorkerClass], restrictions: Restrictions, table: Table, broken: Broken
+    ) -> None:
+        self._workers = workers
+        self._restrictions = restrictions
+        self._table = table
+        self._broken = broken
+        self._busy: dict[Address, str] = {}
+        """Each busy worker, and what it runs."""
+        self._silent: dict[Address, tuple[str, int]] = {}
+        """Workers whose task was taken from them, with its old token: free or not, nobody knows until they report it or
+        are given another."""
+        self.occupied: Callable[[Address], bool] = lambda worker: False
+        """Whether a worker is at work of which the trace says nothing: a run that came twice, and to one that had crashed on
+        the first. Only faults bring that about."""
+        self._late_claims: list[tuple[Address, Entry, int]] = []
+        """Claims by workers that had retired, with their tokens."""
+
+    def started(self, worker: Address, task: str, entry: Entry, token: int) -> None:
+        """A worker claimed a task."""
+        self._busy[worker] = task
+        self._silent.pop(worker, None)
+        if self._has_retired(worker):
+            self._late_claims.append((worker, entry, token))
+
+    def stopped(self, worker: Address, task: str) -> None:
+        """The owner of a task is done with it, and free."""
+        if self._busy.get(worker) == task:
+            del self._busy[worker]
+
+    def fell_silent(self, event: Any, token: int) -> None:
+        """A task was taken away from whoever had it under this token."""
+        if self._busy.get(event.worker) == event.task:
+            del self._busy[event.worker]
+            self._silent[event.worker] = (event.task, token)
+
+    def refused(self, event: ReportRefused) -> None:
+        """A worker reported something that nobody wants to know any more; of a task that was removed, no name is known."""
+        if event.worker is not None and (
+            event.status == "unknown" or self._silent.get(event.worker) == (event.task, event.token)
+        ):
+            self._silent.pop(event.worker, None)
+
+    def on_quiet(self, waiting: Waiting, now: float) -> None:
+        """Look at those who are idle, and at those who should be gone."""
+        if self._late_claims:
+            self._check_late_claims(now)
+        if waiting.ready and len(self._busy) + len(self._silent) < len(self._workers):
+            self._check_idle(waiting, now)
+
+    def _has_retired(self, worker: Address) -> bool:
+        return "retiring" in self._table.notes(worker)
+
+    def _check_late_claims(self, now: float) -> None:
+        for worker, entry, token in self._late_claims:
+            if entry.state == "running" and entry.token == token:
+                self._broken(RETIREMENT, now, f"{worker} claimed {entry.user}#{entry.sequence} after it had retired")
+        self._late_claims.clear()
+
+    def _check_idle(self, waiting: Waiting, now: float) -> None:
+        """One worker of each class that is idle, against every user and kind that waits."""
+        idle = {
+            worker_class: worker
+            for worker, worker_class in self._workers.items()
+            if not (
+                worker in self._busy or worker in self._silent or self._has_retired(worker) or self.occupied(worker)
+            )
+        }
+        for user, shelf in waiting.shelves.items():
+            for kind in shelf.kinds:
+                for worker in idle.values():
+                    if self._restrictions.may_start(worker, user, kind, now):
+                        said = f"{worker} idle beside {shelf.kinds[kind]} {kind!r} of {user}"
+                        self._broken(WORK_CONSERVATION, now, said)
+                        return
