@@ -1,5 +1,6 @@
 """The simulator: runs scenarios on Evenhand's own cores, on virtual time, and says whether they kept their promises."""
 
+from sim.fairness import Lag, assert_fair, worst_lag
 from sim.full import simulate_fully
 from sim.invariants import Observer, Violation
 from sim.metrics import GroupMetrics, jain_index
@@ -28,6 +29,7 @@ __all__ = [
     "FixedRate",
     "GroupMetrics",
     "Kind",
+    "Lag",
     "Observer",
     "PauseEvent",
     "Poisson",
@@ -41,9 +43,11 @@ __all__ = [
     "User",
     "Violation",
     "Workers",
+    "assert_fair",
     "jain_index",
     "load_scenario",
     "parse_scenario",
     "simulate",
     "simulate_fully",
+    "worst_lag",
 ]

@@ -17,6 +17,7 @@ from actors.version import installed_version
 from sim.invariants import Ledger, Observer, Violation
 from sim.metrics import GroupMetrics, Metrics
 from sim.scenario import Check, Scenario
+from sim.turns import TurnLog
 
 __all__ = ["CheckResult", "Observation", "SimulationResult"]
 
@@ -68,6 +69,8 @@ class SimulationResult:
     """The first invariants that were broken, with what happened."""
     table: Table = attrs.field(repr=False)
     """Every task as the run left it."""
+    turns: TurnLog = attrs.field(repr=False)
+    """Who was given how much and who was waiting for it: what `assert_fair` reads."""
 
     @property
     def passed(self) -> bool:
@@ -75,8 +78,8 @@ class SimulationResult:
         return self.verdict == "pass"
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the table, as plain data."""
-        return attrs.asdict(self, filter=attrs.filters.exclude("table"))
+        """Everything but the table and the log of turns, as plain data."""
+        return attrs.asdict(self, filter=attrs.filters.exclude("table", "turns"))
 
 
 class Observation:
@@ -98,8 +101,10 @@ class Observation:
         self.ledger = Ledger(settings, table, workers)
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
+        kinds_of = {user.name: frozenset(found.kind for found in user.arrivals) for user in scenario.each_user()}
+        self.turns = TurnLog(settings, self.ledger, workers, kinds_of)
         self._writer = TraceWriter(trace, _header(scenario))
-        self._observers: list[Observer] = [self.ledger, self.metrics, *observers]
+        self._observers: list[Observer] = [self.ledger, self.turns, self.metrics, *observers]
         self._handlers = [observer.on_event for observer in self._observers]
 
     def on_event(self, event: Event) -> None:
@@ -139,6 +144,7 @@ class Observation:
             zombies=self.metrics.zombies,
             violations=tuple(self.ledger.violations),
             table=self._table,
+            turns=self.turns,
         )
 
     def _invariant_results(self) -> list[CheckResult]:
