@@ -71,16 +71,17 @@ FEATURES: dict[str, Callable[[Scenario], bool]] = {
     "deadlines": lambda found: any(each.expires_after_seconds for user in found.users for each in user.arrivals),
     "delays": lambda found: any(each.delay_seconds for user in found.users for each in user.arrivals),
     "timeouts": lambda found: any(kind.timeout_seconds for kind in found.kinds),
-    **{
-        name: (lambda found, made=made: isinstance(found.runtime.sharing, made))
-        for name, made in SHARING.classes.items()
-    },
 }
 
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_whatever_a_runtime_can_be_set_up_with_comes_up(feature: str) -> None:
     find(scenarios(), FEATURES[feature], settings=QUICK)
+
+
+@pytest.mark.parametrize("name", SHARING.classes)
+def test_every_sharing_policy_comes_up(name: str) -> None:
+    find(scenarios(), lambda found: SHARING.name_of(found.runtime.sharing) == name, settings=QUICK)
 
 
 def test_a_workload_shrinks_to_two_users_with_one_task_each_on_one_worker() -> None:
