@@ -1,5 +1,7 @@
 """The simulator: runs scenarios on Evenhand's own cores, on virtual time, and says whether they kept their promises."""
 
+from sim.causes import Causes, Hold, Stay, causal_graph
+from sim.delays import Step, why
 from sim.fairness import Lag, assert_fair, worst_lag
 from sim.full import simulate_fully
 from sim.invariants import Observer, Violation
@@ -22,12 +24,14 @@ from sim.scenario import (
 __all__ = [
     "At",
     "Burst",
+    "Causes",
     "Check",
     "CheckResult",
     "Exponential",
     "Fixed",
     "FixedRate",
     "GroupMetrics",
+    "Hold",
     "Kind",
     "Lag",
     "Observer",
@@ -40,14 +44,18 @@ __all__ = [
     "SetWeightEvent",
     "Simulation",
     "SimulationResult",
+    "Stay",
+    "Step",
     "User",
     "Violation",
     "Workers",
     "assert_fair",
+    "causal_graph",
     "jain_index",
     "load_scenario",
     "parse_scenario",
     "simulate",
     "simulate_fully",
+    "why",
     "worst_lag",
 ]

@@ -281,7 +281,8 @@ def _assignments(
 @cache
 def _events(kind_names: tuple[str, ...], user_names: tuple[str, ...]) -> st.SearchStrategy[tuple[TimedEvent, ...]]:
     """What an operator does; whatever is paused goes on when all work has arrived."""
-    times = _times.map(lambda at: at + 0.5)
+    # Never at the instant of anything else: what is said while a grant is under way comes too late for that grant.
+    times = _times.map(lambda at: at + 0.25)
     a_user: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({"user": st.sampled_from(list(user_names))})
     somebody: st.SearchStrategy[dict[str, Any]] = st.one_of(
         a_user, st.fixed_dictionaries({"kind": st.sampled_from(list(kind_names))}), st.just({})
