@@ -281,22 +281,29 @@ def _assignments(
 @cache
 def _events(kind_names: tuple[str, ...], user_names: tuple[str, ...]) -> st.SearchStrategy[tuple[TimedEvent, ...]]:
     """What an operator does; whatever is paused goes on when all work has arrived."""
-    # Never at the instant of anything else: what is said while a grant is under way comes too late for that grant.
-    times = _times.map(lambda at: at + 0.25)
     a_user: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({"user": st.sampled_from(list(user_names))})
     somebody: st.SearchStrategy[dict[str, Any]] = st.one_of(
         a_user, st.fixed_dictionaries({"kind": st.sampled_from(list(kind_names))}), st.just({})
     )
     one = st.one_of(
-        st.tuples(times, somebody).map(lambda said: _paused(said[0], said[1])),
-        st.tuples(times, a_user, _weights).map(
+        st.tuples(_times, somebody).map(lambda said: _paused(said[0], said[1])),
+        st.tuples(_times, a_user, _weights).map(
             lambda said: (SetWeightEvent(at_seconds=said[0], weight=said[2], **said[1]),)
         ),
-        st.tuples(times, somebody, _limits()).map(
+        st.tuples(_times, somebody, _limits()).map(
             lambda said: (SetLimitEvent(at_seconds=said[0], **said[1], **said[2]),)
         ),
     )
-    return st.lists(one, max_size=3).map(lambda listed: tuple(event for events in listed for event in events))
+    return st.lists(one, max_size=3).map(_apart)
+
+
+def _apart(listed: list[tuple[TimedEvent, ...]]) -> tuple[TimedEvent, ...]:
+    """Each at an instant of its own: what is said while a grant is under way comes too late for that grant."""
+    return tuple(
+        attrs.evolve(event, at_seconds=event.at_seconds + (number + 1) / 10)
+        for number, events in enumerate(listed)
+        for event in events
+    )
 
 
 def _paused(at: float, whom: dict[str, str]) -> tuple[TimedEvent, ...]:
