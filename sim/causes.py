@@ -85,6 +85,8 @@ class Stay:
     """What had used up the limit that held it back last, if one did."""
     limit: str | None = None
     """That limit, in words."""
+    by_rate: bool = False
+    """Whether it is a rate, rather than a cap."""
 
     @property
     def key(self) -> Key:
@@ -225,6 +227,7 @@ class Causes:
             )
             if spent and key in self._last_under:
                 stay.blocker, stay.limit = self._last_under[key].key, _said(key, limit, cap=False)
+                stay.by_rate = True
                 return
 
     def _refilled(self, key: str, limit: Limit) -> float:

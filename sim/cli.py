@@ -9,8 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from actors.errors import EvenhandError, InvalidConfig
+import attrs
+
+from actors.errors import EvenhandError, InvalidConfig, UnknownTask
 from actors.version import installed_version
+from sim.causes import Causes
+from sim.delays import Step
+from sim.delays import why as delays_of
 from sim.observation import SimulationResult
 from sim.runner import simulate, with_options
 from sim.scenario import load_scenario
@@ -72,6 +77,7 @@ def run(
     ordering: str | None = None,
     json: bool = False,
     trace: Path | None = None,
+    why: str | None = None,
 ) -> int:
     """Run a scenario and say whether it kept its promises.
 
@@ -89,6 +95,8 @@ def run(
         Print one JSON object instead of tables.
     trace
         Write every event to this file, as JSON Lines.
+    why
+        Also tell what delayed this task, such as alice#3.
     """
     # A user's own policy, `module:Class`, is looked for where the command is run, as `python -m` would.
     sys.path.insert(0, "")
@@ -96,16 +104,21 @@ def run(
     scenario = with_options(load_scenario(file), seed=number, sharing=sharing, ordering=ordering)
     if trace is not None and trace.exists() and trace.samefile(file):
         raise InvalidConfig(f"--trace must be another file than the scenario, got {trace}")
+    causes = Causes(scenario.settings())
+    observers = [] if why is None else [causes]
     if trace is None:
-        result = simulate(scenario)
+        result = simulate(scenario, observers=observers)
     else:
         # A disk may be full when the file is opened, written or closed.
         try:
             with trace.open("wb") as output:
-                result = simulate(scenario, trace=output)
+                result = simulate(scenario, observers=observers, trace=output)
         except OSError as error:
             raise InvalidConfig(f"--trace must be a file that can be written: {error}") from None
-    _print_json(result) if json else _print_tables(result)
+    steps = None if why is None else _steps(causes, why)
+    _print_json(result, steps) if json else _print_tables(result)
+    if why is not None and steps is not None and not json:
+        _print_why(why, steps)
     return PASSED if result.passed else FAILED
 
 
@@ -120,8 +133,26 @@ def _seed(text: str) -> int:
     return number
 
 
-def _print_json(result: SimulationResult) -> None:
-    print(json.dumps(result.as_json(), indent=2))
+def _steps(causes: Causes, task: str) -> list[Step]:
+    try:
+        return delays_of(causes.graph(), task)
+    except UnknownTask as error:
+        raise InvalidConfig(f"--why: {error}") from None
+
+
+def _print_json(result: SimulationResult, steps: list[Step] | None) -> None:
+    why = {} if steps is None else {"why": [{**attrs.asdict(step), "seconds": step.seconds} for step in steps]}
+    print(json.dumps({**result.as_json(), **why}, indent=2))
+
+
+def _print_why(task: str, steps: list[Step]) -> None:
+    from rich.console import Console
+
+    from sim.tables import why_lines
+
+    console = Console(highlight=False)
+    for line in why_lines(task, steps):
+        console.print(line, soft_wrap=True)
 
 
 def _print_tables(result: SimulationResult) -> None:

@@ -75,6 +75,10 @@ def why(graph: "DiGraph[Key]", task: str) -> list[Step]:
 def _hint(task: str, names: list[str]) -> str:
     if not names:
         return ": it had none"
+    # Tasks are numbered over all users, so a wrong name with a right number is most likely that task.
+    numbered = [name for name in names if name.rpartition("#")[2] == task.rpartition("#")[2]]
+    if numbered:
+        return f" (did you mean {numbered[0]!r}?)"
     return suggestion(task, names) or f" (they are called {names[0]!r} to {names[-1]!r})"
 
 
@@ -199,10 +203,8 @@ class _Chain:
 
     def _limited(self, later: Stay, blocker: Stay, began_at: float, until: float) -> Step:
         """A limit was used up by something else."""
-        ran = blocker.ended_at is not None and blocker.ended_at >= until
-        said = (
-            f"{later.limit}: {blocker.worker} ran {blocker.task}" if ran else f"{later.limit}, {blocker.task} was one"
-        )
+        used = f"{blocker.task} had the turn" if later.by_rate else f"{blocker.worker} ran {blocker.task}"
+        said = f"{later.limit}: {used}"
         return Step(
             began_at=began_at, ended_at=until, reason="limit", said=said, task=blocker.task, worker=blocker.worker
         )

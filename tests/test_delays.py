@@ -161,8 +161,8 @@ def test_a_cap_is_told_by_what_it_was_used_up_by() -> None:
 def test_a_rate_is_told_by_what_was_started_before() -> None:
     kinds = (kind("mail", rate_limit=0.25),)
     assert told("alice#3", user("alice", 0.0, 0.0, 0.0, kind="mail"), kinds=kinds, workers=4) == [
-        "0 4 limit: kind mail may start 0.25 a second, alice#1 was one",
-        "4 4 limit: kind mail may start 0.25 a second, alice#2 was one",
+        "0 4 limit: kind mail may start 0.25 a second: alice#1 had the turn",
+        "4 4 limit: kind mail may start 0.25 a second: alice#2 had the turn",
     ]
 
 
