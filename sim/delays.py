@@ -173,7 +173,7 @@ class _Chain:
         else:
             given, own = (self._given(user, other.started_at) for user in (other.user, stay.user))
             reason = "turn"
-            said = f"{what}: {other.user}'s turn ({other.user} had been given {given:g} s since, {stay.user} {own:g} s)"
+            said = f"{what}: {other.user}'s turn (given since it came: {other.user} {given:g} s, {stay.user} {own:g} s)"
         return Step(began_at=began_at, ended_at=until, reason=reason, said=said, task=other.task, worker=other.worker)
 
     def _rank(self, other: Stay) -> str:

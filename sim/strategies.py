@@ -39,6 +39,8 @@ DURATION_SECONDS = 20.0
 _halves = st.integers(1, 20).map(lambda n: n / 2)
 _times = st.integers(0, int(2 * DURATION_SECONDS) - 1).map(lambda n: n / 2)
 _weights = st.sampled_from([1.0, 2.0, 3.0, 0.5, 5.0, 10.0, 0.1])
+_rates = st.sampled_from([None, None, 2.0, 0.5])
+_caps = st.sampled_from([None, None, 2, 1])
 
 
 @cache
@@ -62,11 +64,14 @@ def kinds(*, count_max: int = 3, exact: bool = False, plain: bool = True) -> st.
     """
     _check_between("count_max", count_max, 1, len(KINDS))
 
-    @st.composite
-    def some(draw: st.DrawFn) -> tuple[Kind, ...]:
-        return tuple(draw(_kind(name, exact, plain)) for name in KINDS[: draw(st.integers(1, count_max))])
+    return _kinds(count_max, exact, plain)
 
-    return some()
+
+# Kept, here and below, because to make a strategy costs far more than to draw from it.
+@cache
+def _kinds(count_max: int, exact: bool, plain: bool) -> st.SearchStrategy[tuple[Kind, ...]]:
+    each = [_kind(name, exact, plain) for name in KINDS[:count_max]]
+    return st.integers(1, count_max).flatmap(lambda count: st.tuples(*each[:count]))
 
 
 @st.composite
@@ -81,7 +86,8 @@ def _kind(draw: st.DrawFn, name: str, exact: bool, plain: bool) -> Kind:
         lease_seconds=draw(st.sampled_from([60.0, 5.0, 1.0])),
         timeout_seconds=draw(st.none() | _halves),
         max_retries=draw(st.integers(0, 3)),
-        **draw(_limits()),
+        rate_limit=draw(_rates),
+        concurrency_max=draw(_caps),
     )
 
 
@@ -91,7 +97,6 @@ def arrivals(kind_names: Sequence[str], *, count_max: int = 20, plain: bool = Tr
     return _arrivals(tuple(kind_names), count_max, plain)
 
 
-# Kept, because to make a strategy costs more than to draw from it.
 @cache
 def _arrivals(kind_names: tuple[str, ...], count_max: int, plain: bool) -> st.SearchStrategy[Arrivals]:
     common: dict[str, st.SearchStrategy[Any]] = {"kind": st.sampled_from(list(kind_names))}
@@ -130,26 +135,25 @@ def crowds(
     that are made up lie below others.
     """
     listed = (NESTED if nested else NAMES) if isinstance(names, int) else tuple(names)
-    if isinstance(names, int):
-        _check_between("users", names, 1, len(listed))
+    count_max = names if isinstance(names, int) else len(listed)
+    _check_between("users", count_max, 1, len(listed))
     _check_between("max_tasks", max_tasks, 1, 1_000_000)
+    counts = st.integers(min(2, count_max), count_max) if isinstance(names, int) else st.just(count_max)
+    return counts.flatmap(lambda count: _crowd(tuple(kind_names), listed[:count], max_tasks, weighted, plain))
 
-    @st.composite
-    def some(draw: st.DrawFn) -> tuple[User, ...]:
-        count = draw(st.integers(min(2, names), names)) if isinstance(names, int) else len(listed)
-        count_max = max(1, max_tasks // max(1, 2 * count))
-        each = st.lists(arrivals(kind_names, count_max=count_max, plain=plain), min_size=1, max_size=2).map(tuple)
-        return tuple(
-            User(
-                name=name,
-                weight=draw(_weights) if weighted else 1.0,
-                arrivals=draw(each),
-                **({} if plain else draw(_limits())),
-            )
-            for name in listed[:count]
-        )
 
-    return some()
+@cache
+def _crowd(
+    kind_names: tuple[str, ...], names: tuple[str, ...], max_tasks: int, weighted: bool, plain: bool
+) -> st.SearchStrategy[tuple[User, ...]]:
+    each = arrivals(kind_names, count_max=max(1, max_tasks // (2 * len(names))), plain=plain)
+    common: dict[str, st.SearchStrategy[Any]] = {"arrivals": st.lists(each, min_size=1, max_size=2).map(tuple)}
+    if weighted:
+        common["weight"] = _weights
+    if plain:
+        return st.tuples(*(st.builds(User, name=st.just(name), **common) for name in names))
+    limits = {"rate_limit": _rates, "concurrency_max": _caps}
+    return st.tuples(*(st.builds(User, name=st.just(name), **common, **limits) for name in names))
 
 
 def workloads(
@@ -235,17 +239,6 @@ def _policies(draw: st.DrawFn, sharing: object, ordering: object) -> dict[str, A
 
 
 @cache
-def _limits() -> st.SearchStrategy[dict[str, Any]]:
-    """Mostly none."""
-    return st.fixed_dictionaries(
-        {
-            "rate_limit": st.sampled_from([None, None, 2.0, 0.5]),
-            "concurrency_max": st.sampled_from([None, None, 2, 1]),
-        }
-    )
-
-
-@cache
 def _options() -> st.SearchStrategy[dict[str, Any]]:
     """Of the runtime, but for its workers and policies."""
     options: dict[str, st.SearchStrategy[Any]] = {
@@ -290,8 +283,8 @@ def _events(kind_names: tuple[str, ...], user_names: tuple[str, ...]) -> st.Sear
         st.tuples(_times, a_user, _weights).map(
             lambda said: (SetWeightEvent(at_seconds=said[0], weight=said[2], **said[1]),)
         ),
-        st.tuples(_times, somebody, _limits()).map(
-            lambda said: (SetLimitEvent(at_seconds=said[0], **said[1], **said[2]),)
+        st.tuples(_times, somebody, _rates, _caps).map(
+            lambda said: (SetLimitEvent(at_seconds=said[0], rate_limit=said[2], concurrency_max=said[3], **said[1]),)
         ),
     )
     return st.lists(one, max_size=3).map(_apart)

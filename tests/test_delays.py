@@ -123,7 +123,7 @@ def test_a_worker_that_was_busy_and_then_served_another_in_turn() -> None:
     ]
     assert told("bob#3", user("bob", 0.0, 1.0), user("alice", 1.0)) == [
         "1 1 busy: worker/1 was running bob#1 when it came",
-        "2 2 turn: worker/1 ran alice#2: alice's turn (alice had been given 0 s since, bob 0 s)",
+        "2 2 turn: worker/1 ran alice#2: alice's turn (given since it came: alice 0 s, bob 0 s)",
     ]
 
 
@@ -171,7 +171,7 @@ def test_a_pause_is_one_step_whatever_ran_meanwhile() -> None:
     users = (user("alice", 1.0), user("bob", *[0.0] * 9))
     assert told("alice#10", *users, events=events) == [
         "1 8 pause: alice was paused",
-        "9 1 turn: worker/1 ran bob#5: bob's turn (bob had been given 6 s since, alice 0 s)",
+        "9 1 turn: worker/1 ran bob#5: bob's turn (given since it came: bob 6 s, alice 0 s)",
     ]
     assert told("alice#1", user("alice", 1.0), events=events) == ["1 8 pause: alice was paused"]
     everything = (PauseEvent(at_seconds=0.5), ResumeEvent(at_seconds=9.0))

@@ -63,9 +63,9 @@ def test_the_chain_is_printed_below_the_tables(file: str, capsys: pytest.Capture
         "2.00 s for a pause, 1.00 s for work that was under way",
         "       1.00 s      1.00 s  worker/1 was running alice#1 when it came",
         "       2.00 s      2.00 s  worker/1 ran bob#31: bob's own, came before",
-        "       4.00 s      1.00 s  worker/1 ran alice#2: alice's turn (alice had been given 0 s since, bob 2 s)",
+        "       4.00 s      1.00 s  worker/1 ran alice#2: alice's turn (given since it came: alice 0 s, bob 2 s)",
         "       5.00 s      2.00 s  bob was paused",
-        "       7.00 s      1.00 s  worker/1 ran alice#3: alice's turn (alice had been given 2 s since, bob 2 s)",
+        "       7.00 s      1.00 s  worker/1 ran alice#3: alice's turn (given since it came: alice 2 s, bob 2 s)",
     ]
 
 
