@@ -78,7 +78,7 @@ def assert_fair(
     >>> assert_fair(simulate(scenario), wait_seconds_max={"bob": 18.0})
     >>> assert_fair(simulate(scenario, sharing="round_robin"))
     Traceback (most recent call last):
-    AssertionError: bob fell behind alice by 64 s of work per weight, 6.4 times the bound of 10 s, which may be 1 times: ...
+    AssertionError: bob fell behind alice by 64 s of work per weight, 6.4 times the bound of 10 s (allowed: 1): ...
     """
     faults = [*_lag_faults(result, lag_max), *_wait_faults(result, wait_seconds_max)]
     if jain_at_least is not None and result.jain is not None and result.jain < jain_at_least:
@@ -110,7 +110,7 @@ def _lag_faults(result: SimulationResult, lag_max: float | None) -> Iterator[str
         return
     yield (
         f"{lag.behind} fell behind {lag.ahead} by {lag.seconds:g} s of work per weight, {lag.ratio:.3g} times the bound of "
-        f"{lag.bound_seconds:g} s, which may be {lag_max:g} times: from {lag.began_at:g} s to {lag.ended_at:g} s both had work "
+        f"{lag.bound_seconds:g} s (allowed: {lag_max:g}): from {lag.began_at:g} s to {lag.ended_at:g} s both had work "
         f"waiting, and {lag.ahead} was given {lag.given_ahead:g} s per weight, {lag.behind} {lag.given_behind:g} s"
     )
 
