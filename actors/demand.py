@@ -23,7 +23,7 @@ from actors.messages import Head, Ready, WorkerClass
 from actors.places import Places
 from actors.policies.heaps import KeyHeap
 from actors.policies.reach import Watch
-from actors.policies.sharing import CapsUsers, Gauged
+from actors.policies.sharing import CapsUsers, Gauged, open_account
 from actors.policies.stealing import Lots, View
 from actors.restraints import EVERYTHING, Restraints, kind_key, user_key
 from actors.standing import Standing
@@ -77,7 +77,7 @@ class Demand:
         self._frozen = False
         self.watch = Watch(settings.stealing, notes)
         """Who is unreachable."""
-        self._pool = policy.start(notes.within("pool/"), self)
+        self._pool = open_account(policy, notes.within("pool/"), self)
         self._only_raises: bool = getattr(self._pool, "charges_only_raise", False)
         self._everything = self._restraints.gauge(EVERYTHING)
 

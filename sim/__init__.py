@@ -1,5 +1,8 @@
 """The simulator: runs scenarios on Evenhand's own cores, on virtual time, and says whether they kept their promises."""
 
+from sim.causes import Causes, Hold, Stay, causal_graph
+from sim.delays import Step, why
+from sim.fairness import Lag, assert_fair, worst_lag
 from sim.faults import (
     CancelRace,
     ClockJump,
@@ -65,6 +68,7 @@ __all__ = [
     "At",
     "Burst",
     "CancelRace",
+    "Causes",
     "Check",
     "CheckResult",
     "ClockJump",
@@ -81,7 +85,9 @@ __all__ = [
     "FixedRate",
     "GroupMetrics",
     "Hang",
+    "Hold",
     "Kind",
+    "Lag",
     "Lognormal",
     "LostBeats",
     "Observer",
@@ -103,7 +109,9 @@ __all__ = [
     "Simulation",
     "SimulationResult",
     "Slow",
+    "Stay",
     "StealRace",
+    "Step",
     "Stop",
     "Uniform",
     "User",
@@ -112,9 +120,13 @@ __all__ = [
     "Workers",
     "Workload",
     "Zombie",
+    "assert_fair",
+    "causal_graph",
     "jain_index",
     "load_scenario",
     "parse_scenario",
     "simulate",
     "simulate_fully",
+    "why",
+    "worst_lag",
 ]

@@ -27,6 +27,7 @@ from sim.own_checks import ask, judge, load_function, load_observer
 from sim.pairs import PairLag
 from sim.pool import Pool
 from sim.scenario import Check, Scenario
+from sim.turns import TurnLog
 
 __all__ = ["CheckResult", "Observation", "SimulationResult"]
 
@@ -84,6 +85,8 @@ class SimulationResult:
     """The first invariants that were broken, with what happened."""
     table: Table = attrs.field(repr=False)
     """Every task as the run left it."""
+    turns: TurnLog = attrs.field(repr=False)
+    """Who was given how much and who was waiting for it: what `assert_fair` reads."""
 
     @property
     def passed(self) -> bool:
@@ -91,8 +94,8 @@ class SimulationResult:
         return self.verdict == "pass"
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the table, as plain data."""
-        return attrs.asdict(self, filter=attrs.filters.exclude("table"))
+        """Everything but the table and the log of turns, as plain data."""
+        return attrs.asdict(self, filter=attrs.filters.exclude("table", "turns"))
 
 
 class Observation:
@@ -118,12 +121,14 @@ class Observation:
         self._overtaken = Overtaken(self.ledger) if "overtaken_max" in asked else None
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
+        kinds_of = {user.name: frozenset(found.kind for found in user.arrivals) for user in scenario.each_user()}
+        self.turns = TurnLog(settings, self.ledger, pool.classes, kinds_of)
         self._host: Host | None = None
         self._writer = TraceWriter(trace, header_of(scenario))
         self._own = {check: load_observer(check.observer)() for check in scenario.checks if check.observer}
         """The observers of checks of one's own."""
         on_request = [*([] if self._overtaken is None else [self._overtaken]), *self._own.values()]
-        self._observers: list[Observer] = [self.ledger, self.metrics, *on_request, *observers]
+        self._observers: list[Observer] = [self.ledger, self.turns, self.metrics, *on_request, *observers]
         self._handlers = [self._writer.write, *(observer.on_event for observer in self._observers)]
 
     def follow(self, host: Host) -> None:
@@ -202,6 +207,7 @@ class Observation:
             faults=faults,
             violations=(*self.ledger.violations, *self._left()),
             table=self._table,
+            turns=self.turns,
         )
 
     def _invariant_results(self) -> list[CheckResult]:

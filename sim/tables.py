@@ -5,13 +5,26 @@ from rich.table import Table
 
 from actors.task import Status
 from actors.version import installed_version
+from sim.delays import Step
 from sim.groups import GroupMetrics
 from sim.header import options_of
 from sim.invariants import Violation
 from sim.observation import SimulationResult
 from sim.scenario import Scenario
 
-__all__ = ["checks_table", "faults_table", "header", "said_lines", "users_table", "verdict", "violation_line"]
+__all__ = [
+    "checks_table",
+    "faults_table",
+    "header",
+    "said_lines",
+    "users_table",
+    "verdict",
+    "violation_line",
+    "why_lines",
+]
+
+STEPS_SHOWN_MAX = 16
+"""Of a longer chain the middle is left out."""
 
 
 def header(scenario: Scenario) -> str:
@@ -87,6 +100,49 @@ def verdict(result: SimulationResult) -> str:
         f"{word}: {result.jobs:,} jobs in {result.virtual_seconds:,.1f} virtual seconds "
         f"({result.wall_seconds:.2f} s){jain}{left}\ntrace sha256 {result.trace_sha256}"
     )
+
+
+def why_lines(task: str, steps: list[Step]) -> list[str]:
+    """What delayed a task: a line that sums up, then a line a step, with when it began and how long it took."""
+    if not steps:
+        return [f"[bold]{escape(task)}[/] did not wait"]
+    began_at, ended_at = steps[0].began_at, steps[-1].ended_at
+    by_reason: dict[str, float] = {}
+    for step in steps:
+        by_reason[step.reason] = by_reason.get(step.reason, 0.0) + step.seconds
+    parts = ", ".join(
+        f"{number(seconds)} s {_REASONS[reason]}"
+        for reason, seconds in sorted(by_reason.items(), key=lambda item: -item[1])
+    )
+    waited = f"waited {number(ended_at - began_at)} s, from {began_at:,.2f} s to {ended_at:,.2f} s"
+    return [f"[bold]{escape(task)}[/] {waited}: {parts}", *_shortened(steps)]
+
+
+_REASONS = {
+    "busy": "for work that was under way",
+    "turn": "for the turns of others",
+    "order": "for its own user's other tasks",
+    "limit": "for a limit",
+    "pause": "for a pause",
+    "unreachable": "for a worker that may serve it",
+    "silent": "for a worker that fell silent",
+    "run": "in earlier attempts",
+    "door": "at the door",
+    "retry": "to be tried again",
+    "recovery": "to be recovered",
+    "release": "to be taken up again",
+    "requeue": "for an operator",
+}
+
+
+def _shortened(steps: list[Step]) -> list[str]:
+    lines = [f"{step.began_at:>11,.2f} s {step.seconds:>9,.2f} s  {escape(step.said)}" for step in steps]
+    if len(lines) <= STEPS_SHOWN_MAX:
+        return lines
+    half = STEPS_SHOWN_MAX // 2
+    middle = steps[half:-half]
+    between = f"{'...':>13} {middle[-1].ended_at - middle[0].began_at:>9,.2f} s  {len(middle):,} more like these"
+    return [*lines[:half], between, *lines[-half:]]
 
 
 def number(value: float | None) -> str:

@@ -210,4 +210,6 @@ def test_the_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("actors.version.version", missing)
+    installed_version.cache_clear()
     assert installed_version() == "uninstalled"
+    installed_version.cache_clear()

@@ -8,6 +8,9 @@ The scheduler keeps one account for the pool of workers, and one more for each k
 same limit share it by an account of its own, and the pool's account decides between them and the rest. A user that waits
 only for a limited kind is not active with the pool; whatever it is given is charged to it there all the same, from where
 it would stand if it came back now.
+
+A policy of one's own is a class with `sees_heads` and `start`, and an account with the methods of `Account`; `KeyIndex` is an
+index for any account that ranks each user by itself. docs/testing_your_policy.md writes one, breaks it and mends it.
 """
 
 from collections.abc import Iterable
@@ -15,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
+from actors.errors import InvalidConfig
 from actors.messages import Head, WorkerClass
 from actors.policies.heaps import KeyHeap
 from actors.table import Notes
@@ -32,6 +36,7 @@ __all__ = [
     "SharingPolicy",
     "Strict",
     "follows_counts",
+    "open_account",
 ]
 
 
@@ -137,6 +142,26 @@ def follows_counts(policy: SharingPolicy, classes: Iterable[WorkerClass], steali
     """
     steals = any(found.users is not None and found.steals for found in classes)
     return getattr(policy, "sees_counts", True) or (steals and stealing in ("longest", "random_two"))
+
+
+def open_account(policy: SharingPolicy, notes: Notes, claims: Claims) -> Account:
+    """The account that a policy starts; InvalidConfig names what it lacks, now and not when it is first needed.
+
+    >>> class Half:
+    ...     sees_heads = False
+    ...     def start(self, notes, claims):
+    ...         return object()
+    >>> open_account(Half(), Notes("scheduler"), None)
+    Traceback (most recent call last):
+    actors.errors.InvalidConfig: account of sharing policy Half must have activate, charge, correct, deactivate, index, ...
+    """
+    account = policy.start(notes, claims)
+    wanted = sorted(name for name in vars(Account) if not name.startswith("_"))
+    if missing := [name for name in wanted if not callable(getattr(account, name, None))]:
+        raise InvalidConfig(
+            f"account of sharing policy {type(policy).__name__} must have {', '.join(missing)}, got {account!r}"
+        )
+    return account
 
 
 class KeyIndex:

@@ -21,6 +21,7 @@ def run(
     json: bool = False,
     trace: Path | None = None,
     twice: bool = False,
+    why: str | None = None,
 ) -> int:
     """Run a scenario and say whether it kept its promises.
 
@@ -40,10 +41,12 @@ def run(
         Write every event to this file, as JSON Lines.
     twice
         Run it again in a new process, and fail unless both leave the same trace.
+    why
+        Also tell what delayed this task, such as alice#3.
     """
     # A user's own policy or check, `module:name`, is looked for where the command is run, as `python -m` would.
     sys.path.insert(0, "")
     number = whole_number("--seed", seed, 0)
     path = located(file)
     scenario = with_options(load_scenario(path), seed=number, sharing=sharing, ordering=ordering)
-    return run_and_report(scenario, read_from=path, trace=trace, as_json=json, twice=twice)
+    return run_and_report(scenario, read_from=path, trace=trace, as_json=json, twice=twice, why=why)

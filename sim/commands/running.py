@@ -4,8 +4,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.errors import EvenhandError, InvalidConfig
+import attrs
+
+from actors.errors import EvenhandError, InvalidConfig, UnknownTask
+from sim.causes import Causes
 from sim.commands.progress import watched
+from sim.delays import Step
+from sim.delays import why as delays_of
 from sim.explore import hash_elsewhere
 from sim.invariants import Observer
 from sim.observation import SimulationResult
@@ -27,15 +32,20 @@ def run_and_report(
     as_json: bool,
     also: str | None = None,
     twice: bool = False,
+    why: str | None = None,
 ) -> int:
     """Say what is run, run it, and say what came of it, and what else there is to say: the exit status."""
     if trace is not None and trace.exists() and trace.samefile(read_from):
         raise InvalidConfig(f"--trace must be another file than the one that is read, got {trace}")
     if not as_json:
         _print_header(scenario)
+    causes = Causes(scenario.settings())
     with watched(scenario) as observers:
-        result = _simulate(scenario, observers, trace)
-    _print_json(result) if as_json else _print_tables(result, also)
+        result = _simulate(scenario, [*observers, *([] if why is None else [causes])], trace)
+    steps = None if why is None else _steps(causes, why)
+    _print_json(result, steps) if as_json else _print_tables(result, also)
+    if why is not None and steps is not None and not as_json:
+        _print_why(why, steps)
     if twice and (elsewhere := hash_elsewhere(scenario)) != result.trace_sha256:
         raise EvenhandError(f"I24 determinism: this run left trace {result.trace_sha256}, another process {elsewhere}")
     return PASSED if result.passed else FAILED
@@ -74,8 +84,26 @@ def _print_header(scenario: Scenario) -> None:
     Console(highlight=False).print(header(scenario), soft_wrap=True)
 
 
-def _print_json(result: SimulationResult) -> None:
-    print(json.dumps(result.as_json(), indent=2))
+def _steps(causes: Causes, task: str) -> list[Step]:
+    try:
+        return delays_of(causes.graph(), task)
+    except UnknownTask as error:
+        raise InvalidConfig(f"--why: {error}") from None
+
+
+def _print_json(result: SimulationResult, steps: list[Step] | None) -> None:
+    why = {} if steps is None else {"why": [{**attrs.asdict(step), "seconds": step.seconds} for step in steps]}
+    print(json.dumps({**result.as_json(), **why}, indent=2))
+
+
+def _print_why(task: str, steps: list[Step]) -> None:
+    from rich.console import Console
+
+    from sim.tables import why_lines
+
+    console = Console(highlight=False)
+    for line in why_lines(task, steps):
+        console.print(line, soft_wrap=True)
 
 
 def _print_tables(result: SimulationResult, also: str | None) -> None:
