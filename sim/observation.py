@@ -14,6 +14,7 @@ from actors.policies import ORDERING, SHARING
 from actors.table import Table
 from actors.trace import Event, Header, TraceWriter
 from actors.version import installed_version
+from sim.crashes import NO_CRASH_OF_ITS_OWN, Crashes
 from sim.injection import FaultCount
 from sim.invariants import Ledger, Observer, Violation
 from sim.liveness import EVERYTHING_ENDS, unended
@@ -103,7 +104,10 @@ class Observation:
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
         self._writer = TraceWriter(trace, _header(scenario))
+        self._crashes = Crashes()
         self._observers: list[Observer] = [self.ledger, self.metrics, *observers]
+        if scenario.faults:
+            self._observers.append(self._crashes)
         self._handlers = [observer.on_event for observer in self._observers]
 
     def on_event(self, event: Event) -> None:
@@ -122,8 +126,11 @@ class Observation:
         """What the run came to so far, with these faults."""
         left = unended(self._table, self._last_at)
         liveness = CheckResult(name=EVERYTHING_ENDS, passed=not left, value=len(left), limit=0)
+        crashes = self._crashes.violations
+        own_crashes = CheckResult(name=NO_CRASH_OF_ITS_OWN, passed=not crashes, value=len(crashes), limit=0)
         checks = (
             *self._invariant_results(),
+            *([own_crashes] if self._scenario.faults else []),
             *([liveness] if self._scenario.liveness else []),
             *_faults_that_must_fire(self._scenario, faults),
             *(self._check_result(check) for check in self._scenario.checks),
@@ -149,7 +156,7 @@ class Observation:
             recovered=self.metrics.recovered,
             zombies=self.metrics.zombies,
             faults=faults,
-            violations=(*self.ledger.violations, *(left if self._scenario.liveness else ())),
+            violations=(*self.ledger.violations, *crashes, *(left if self._scenario.liveness else ())),
             table=self._table,
         )
 
