@@ -241,7 +241,7 @@ class Resync(_Message, frozen=True, gc=False):
 
     epoch: int
     void: int = 0
-    """To a worker: a run under a grant up to this one that has not reached you is not coming."""
+    """A grant up to this one, or to a worker a run under it, that has not reached you is not coming."""
 
 
 # To the scheduler
@@ -301,6 +301,8 @@ class Ready(_Message, frozen=True, gc=False):
     epoch: int
     running: dict[str, int] | None = None
     """After a resync: how many tasks of each kind it has running."""
+    void: int = 0
+    """After a resync: grants up to this one were answered before, or are lost."""
 
 
 class Granted(_Message, frozen=True, gc=False):

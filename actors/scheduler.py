@@ -47,6 +47,7 @@ from actors.policies.stealing import Lots
 from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.standing import Standing
 from actors.table import Notes, Table
+from actors.task import Status
 from actors.trace import Paused, Reachable, Relimited, Resumed, Reweighted, Unreachable
 from actors.validators import number_fault, user_name_fault
 
@@ -110,9 +111,10 @@ class Scheduler:
         effects = Effects()
         self._notes["epoch"] = self._epoch
         if self._epoch > 1:
-            shards = [shard_address(user) for user in self._table.live_users()]
-            for address in [*shards, *self._used]:
-                self._ask(address, effects)
+            for user in self._table.live_users():
+                self._ask(shard_address(user), self._number, effects)
+            for worker in self._used:
+                self._ask(worker, 0, effects)
         if self._awaited:
             self._demand.freeze()
         return effects.keep(self._notes)
@@ -139,11 +141,10 @@ class Scheduler:
     # What shards say
 
     def _ready(self, message: Ready, now: float, effects: Effects) -> None:
-        # A shard that crashed on the resync says what it has ready when it is rebuilt: only its answer says what runs.
-        if message.epoch == self._epoch and message.running is not None:
+        if message.running is not None and message.epoch == self._epoch:
             self._awaited.discard(shard_address(message.user))
-            if (lost := self._open) is not None and lost.user == message.user:
-                # A shard that answers a resync has answered every grant before it, unless that was lost in a crash.
+            if (lost := self._open) is not None and lost.user == message.user and lost.number <= message.void:
+                # It crashed on the grant, or its answer was lost with a scheduler that crashed on it.
                 self._open = None
                 self._unused(lost, effects)
         self._demand.hear(message, now)
@@ -156,6 +157,10 @@ class Scheduler:
         if (closed := self._close(message.number)) is not None:
             self._set_used(closed.worker_id, closed.number, message.task_id)
             self._seat(closed.worker_id)
+            task = self._table.get(message.task_id)
+            if task is not None and task.status is not Status.IN_PROGRESS:
+                # Told again, after the worker had crashed on the run: how that ended was heard before, and meant nothing.
+                effects.send(closed.worker_id, Resync(self._epoch, void=closed.number))
 
     def _declined(self, message: Declined, now: float, effects: Effects) -> None:
         self._demand.hear(message.left, now)
@@ -215,6 +220,7 @@ class Scheduler:
                 self._awaited.discard(failed.receiver)
                 self._drop_worker(failed.receiver, now)
             case Resync(void=void):
+                # Under the epoch it is now: the one that asked may have crashed since.
                 effects.send(failed.receiver, Resync(self._epoch, void))
             case _:
                 effects.tell_again(failed)
@@ -294,9 +300,9 @@ class Scheduler:
 
     # Shared by the above
 
-    def _ask(self, address: Address, effects: Effects) -> None:
+    def _ask(self, address: Address, void: int, effects: Effects) -> None:
         self._awaited.add(address)
-        effects.send(address, Resync(self._epoch))
+        effects.send(address, Resync(self._epoch, void))
 
     def _close(self, number: int) -> _OpenGrant | None:
         """The open grant if it has that number, closed; None for an answer to any other."""

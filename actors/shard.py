@@ -344,7 +344,7 @@ class Shard:
         self._epoch = message.epoch
         self._backlog.change_all()
         running = Counter(task.kind for task in self._table.live(self._user) if task.status is Status.IN_PROGRESS)
-        effects.send(SCHEDULER, msgspec.structs.replace(self._ready(now), running=dict(running)))
+        effects.send(SCHEDULER, msgspec.structs.replace(self._ready(now), running=dict(running), void=message.void))
 
     def _told_failed(self, failed: Failed, now: float, draw: Draw, effects: Effects) -> None:
         """A worker that crashed on a run took the task's side of it down; a fact is told again; the rest needs nothing."""
