@@ -47,6 +47,7 @@ from actors.policies.stealing import Lots
 from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.standing import Standing
 from actors.table import Notes, Table
+from actors.task import Status
 from actors.trace import Paused, Reachable, Relimited, Resumed, Reweighted, Unreachable
 from actors.validators import number_fault, user_name_fault
 
@@ -141,9 +142,8 @@ class Scheduler:
 
     def _ready(self, message: Ready, now: float, effects: Effects) -> None:
         # A shard that crashed on the resync says what it has ready when it is rebuilt: only its answer says what runs.
-        if message.running is not None:
-            if message.epoch == self._epoch:
-                self._awaited.discard(shard_address(message.user))
+        if message.running is not None and message.epoch == self._epoch:
+            self._awaited.discard(shard_address(message.user))
             if (lost := self._open) is not None and lost.user == message.user and lost.number <= message.void:
                 # It crashed on the grant, or its answer was lost with a scheduler that crashed on it.
                 self._open = None
@@ -158,6 +158,10 @@ class Scheduler:
         if (closed := self._close(message.number)) is not None:
             self._set_used(closed.worker_id, closed.number, message.task_id)
             self._seat(closed.worker_id)
+            task = self._table.get(message.task_id)
+            if task is not None and task.status is not Status.IN_PROGRESS:
+                # Told again, after the worker had crashed on the run: how that ended was heard before, and meant nothing.
+                effects.send(closed.worker_id, Resync(self._epoch, void=closed.number))
 
     def _declined(self, message: Declined, now: float, effects: Effects) -> None:
         self._demand.hear(message.left, now)

@@ -16,8 +16,8 @@ from actors.messages import QUEUE, SCHEDULER, Address, Pause, Resume, Retire, Se
 from actors.table import Noted
 from actors.worker import Worker
 from sim.faults import ClockJump, Crash, Reconfigure, Stop, TimedFault
-from sim.gate import CrashNow, FaultGate
-from sim.injection import Injection
+from sim.gate import FaultGate
+from sim.injection import CrashNow, Injection
 from sim.scenario import Scenario
 
 __all__ = ["Chaos"]
@@ -71,7 +71,7 @@ class Chaos:
         match fault:
             case Crash():
                 for address in self._targets(fault.target):
-                    if self._injection.may_crash(address, host.now):
+                    if self._injection.may_crash(address):
                         self._injection.fire(number, address)
                         host.post(HOST, address, CrashNow())
             case ClockJump():

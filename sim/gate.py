@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 import attrs
-import msgspec
 
 from actors.host import HOST, Envelope
 from actors.messages import SHARD, Address, Beat, Cancel, Finished, Grant, Run, Wake, shard_address
@@ -31,15 +30,11 @@ from sim.faults import (
     WorkerCrash,
     Zombie,
 )
-from sim.injection import InjectedCrash, Injection
+from sim.injection import CrashNow, InjectedCrash, Injection
 
-__all__ = ["CrashNow", "FaultGate"]
+__all__ = ["FaultGate"]
 
 _matches = cache(fnmatchcase)
-
-
-class CrashNow(msgspec.Struct, frozen=True):
-    """Nobody understands this: whoever is given it crashes."""
 
 
 @attrs.define
@@ -90,13 +85,11 @@ class FaultGate:
 
     def envelopes(self, envelope: Envelope, now: float) -> list[tuple[float, Envelope]]:
         sender, receiver, message = envelope
-        if type(message) is CrashNow:
-            raise InjectedCrash("between two messages")
         if sender == HOST and type(message) is not Wake:
             return [(0.0, envelope)]
         name = type(message).__name__
         self._seen[name, sender, receiver] += 1
-        self._crash_if_due(name, envelope, now)
+        self._crash_if_due(name, envelope)
         if type(message) is Wake:
             return [(0.0, envelope)]
         if self._marking and name in COVERED:
@@ -108,14 +101,14 @@ class FaultGate:
 
     # Crashes
 
-    def _crash_if_due(self, name: str, envelope: Envelope, now: float) -> None:
+    def _crash_if_due(self, name: str, envelope: Envelope) -> None:
         _, receiver, _ = envelope
         for number in self._crashing:
             fault = self._faults[number]
             if not _matches(receiver, fault.target) or (fault.messages and name not in fault.messages):
                 continue
             about, count = self._key(name, envelope)
-            if self._injection.strikes(number, about, count) and self._injection.may_crash(receiver, now):
+            if self._injection.strikes(number, about, count) and self._injection.may_crash(receiver):
                 self._injection.fire(number, f"{receiver} on {name}")
                 raise InjectedCrash(f"on {name}")
 
@@ -184,7 +177,7 @@ class FaultGate:
                 return [(mark.fault.leases_late * mark.lease_seconds, envelope)]
             elif (
                 isinstance(mark.fault, WorkerCrash)
-                and self._injection.may_crash(sender, now)
+                and self._injection.may_crash(sender)
                 and self._fire(mark, message.task_id)
             ):
                 return [(0.0, (HOST, sender, CrashNow())), (0.0, envelope)]

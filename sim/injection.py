@@ -4,10 +4,11 @@ Draws are keyed by the fault, the task and its attempt where there is a task, an
 was asked. So a fault hits the same execution whatever the policies are, and one fault more in a file leaves the others alone.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 import attrs
+import msgspec
 
 from actors.actor import Draw
 from actors.messages import Address
@@ -15,14 +16,18 @@ from actors.table import Table
 from actors.trace import Event, FaultInjected
 from sim.faults import ChanceFault, Fault, name_of
 
-__all__ = ["FaultCount", "InjectedCrash", "Injection"]
+__all__ = ["CrashNow", "FaultCount", "InjectedCrash", "Injection"]
 
-CRASHES_APART_SECONDS = 2.0
-"""No actor is crashed again sooner: three in five seconds are borne, and more end the runtime, as they should."""
+CRASHES_MAX, CRASHES_WINDOW_SECONDS = 3, 5.0
+"""No actor is crashed more often within such a time: so much is borne, and more ends the runtime, as it should."""
 
 
 class InjectedCrash(Exception):
     """An actor crashes because the scenario says so."""
+
+
+class CrashNow(msgspec.Struct, frozen=True):
+    """Nobody understands this: whoever is given it crashes."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +61,8 @@ class Injection:
         self._draw = draw
         self._observe = observe
         self._fired: Counter[int] = Counter()
-        self._crashed_at: dict[Address, float] = {}
+        self._crashes: defaultdict[Address, list[float]] = defaultdict(list)
+        """When each actor crashed of late."""
 
     def of(self, *kinds: type) -> list[int]:
         """The numbers of the faults that are of these classes."""
@@ -84,11 +90,13 @@ class Injection:
         self._observe(FaultInjected(self._now(), name_of(self.faults[number]), number, target))
         return True
 
-    def may_crash(self, address: Address, at: float) -> bool:
-        """Whether an actor can bear to crash at that time; if so, it is taken that it will."""
-        if at - self._crashed_at.get(address, -CRASHES_APART_SECONDS) < CRASHES_APART_SECONDS:
+    def may_crash(self, address: Address) -> bool:
+        """Whether an actor can bear to crash now; if so, it is taken that it does."""
+        since = self._now() - CRASHES_WINDOW_SECONDS
+        recent = [at for at in self._crashes[address] if at >= since]
+        if len(recent) >= CRASHES_MAX:
             return False
-        self._crashed_at[address] = at
+        self._crashes[address] = [*recent, self._now()]
         return True
 
     def task_name(self, task_id: str) -> str:

@@ -15,6 +15,7 @@ from actors.table import Table
 from actors.trace import Event, TraceWriter
 from actors.version import installed_version
 from actors.wiring import TREE
+from sim.crashes import NO_CRASH_OF_ITS_OWN, Crashes
 from sim.groups import GroupMetrics
 from sim.header import header_of
 from sim.injection import FaultCount
@@ -125,9 +126,12 @@ class Observation:
         self.turns = TurnLog(settings, self.ledger, pool.classes, kinds_of)
         self._host: Host | None = None
         self._writer = TraceWriter(trace, header_of(scenario))
+        self._crashes = Crashes()
         self._own = {check: load_observer(check.observer)() for check in scenario.checks if check.observer}
         """The observers of checks of one's own."""
-        on_request = [*([] if self._overtaken is None else [self._overtaken]), *self._own.values()]
+        on_request: list[Observer] = [*([] if self._overtaken is None else [self._overtaken]), *self._own.values()]
+        if scenario.faults:
+            on_request.append(self._crashes)
         self._observers: list[Observer] = [self.ledger, self.turns, self.metrics, *on_request, *observers]
         self._handlers = [self._writer.write, *(observer.on_event for observer in self._observers)]
 
@@ -156,6 +160,7 @@ class Observation:
         own = [check for check in self._scenario.checks if check.metric is None]
         checks = (
             *self._invariant_results(),
+            *self._crash_results(),
             *self._liveness_results(),
             *_faults_that_must_fire(self._scenario, faults),
             *(self._check_result(check, summary) for check in self._scenario.checks if check.metric is not None),
@@ -169,6 +174,12 @@ class Observation:
     def _left(self) -> list[Violation]:
         """What had to end and did not."""
         return unended(self._table, self._last_at) if self._scenario.liveness else []
+
+    def _crash_results(self) -> list[CheckResult]:
+        if not self._scenario.faults:
+            return []
+        crashes = len(self._crashes.violations)
+        return [CheckResult(name=NO_CRASH_OF_ITS_OWN, passed=not crashes, value=crashes, limit=0)]
 
     def _liveness_results(self) -> list[CheckResult]:
         if not self._scenario.liveness:
@@ -205,7 +216,7 @@ class Observation:
             recovered=summary.group().recovered,
             zombies=self.metrics.zombies,
             faults=faults,
-            violations=(*self.ledger.violations, *self._left()),
+            violations=(*self.ledger.violations, *self._crashes.violations, *self._left()),
             table=self._table,
             turns=self.turns,
         )

@@ -67,7 +67,7 @@ class FaultyExecutor:
         said, fault = self._executor.outcome(run), self._fault
         match fault:
             case WorkerCrash():
-                self._crash(self._number, fault, run)
+                self._crash_if_borne(fault, run)
             case Fail():
                 return msgspec.structs.replace(said, outcome="failed", error=fault.error)
             case Poison():
@@ -96,12 +96,11 @@ class FaultyExecutor:
         part = {"before": 0.0, "after": 1.0}.get(fault.when)
         if part is None:
             part = self._injection.draw(number, "part", run.task_id, run.attempt)
-        at = now + (self._ends_at - now) * part
-        if self._injection.may_crash(self._worker, at):
-            if fault.when == "before":
-                self._crash(number, fault, run)
-            self._ends_at, self._fault, self._number = at, fault, number
+        self._ends_at = now + (self._ends_at - now) * part
+        self._fault, self._number = fault, number
+        if fault.when == "before":
+            self._crash_if_borne(fault, run)
 
-    def _crash(self, number: int, fault: WorkerCrash, run: Run) -> None:
-        if self._injection.fire(number, self._worker):
+    def _crash_if_borne(self, fault: WorkerCrash, run: Run) -> None:
+        if self._injection.may_crash(self._worker) and self._injection.fire(self._number, self._worker):
             raise InjectedCrash(f"{fault.when} the work on {self._injection.task_name(run.task_id)}")

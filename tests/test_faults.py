@@ -141,6 +141,13 @@ def test_a_fault_fires_is_counted_and_breaks_no_promise(name: str) -> None:
     assert fired
 
 
+@pytest.mark.parametrize("target", ["scheduler", "shard/*", "worker/*", "*"])
+def test_several_crashes_in_a_row_break_no_promise_either(target: str) -> None:
+    for seed in range(10):
+        result = simulate(small(CrashOnMessage(target=target, probability=0.25, until_seconds=END), seed=seed))
+        assert result.passed, result.violations
+
+
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(sorted(EACH)), min_size=1, max_size=6), st.integers(0, 999))
 def test_faults_together_break_no_promise(names: list[str], seed: int) -> None:

@@ -13,8 +13,8 @@ from actors.host import Host
 from actors.messages import Beat, Ready, Wake
 from actors.trace import ActorRestarted, Event, FaultInjected
 from sim import CrashOnMessage, Delay, Drop, Duplicate
-from sim.gate import CrashNow, FaultGate
-from sim.injection import CRASHES_APART_SECONDS, Injection
+from sim.gate import FaultGate
+from sim.injection import CRASHES_MAX, CRASHES_WINDOW_SECONDS, Injection
 
 
 class Listener:
@@ -158,22 +158,28 @@ def test_nobody_overtakes_whatever_is_late_and_however_time_leaps(
     assert heard == given_to
 
 
-def test_an_actor_crashes_on_its_message_or_wake_up_and_bears_no_storm() -> None:
+def test_an_actor_crashes_on_its_messages_and_wake_ups_but_no_more_often_than_is_borne() -> None:
+    world = World(CrashOnMessage(target="a"))
+    world.run(1.0)
+    for _ in range(CRASHES_MAX + 1):
+        world.host.post("b", "a", 3.0)
+    world.run(3.0)
+    assert world.injected() == [("crash_on_message", "a on float")] * CRASHES_MAX
+    assert world.heard["a"] == [(1.0, 3.0), (3.0, Wake())]
+    world.at(1.0 + CRASHES_WINDOW_SECONDS, "b", "a", "still too soon")
+    world.at(1.1 + CRASHES_WINDOW_SECONDS, "b", "a", "late enough")
+    world.run()
+    assert [message for _, message in world.heard["a"]] == [3.0, Wake(), "still too soon"]
+    restarted = [event.at for event in world.events if isinstance(event, ActorRestarted)]
+    assert restarted == [1.0, 1.0, 1.0, 6.1]
+
+
+def test_an_actor_crashes_on_a_wake_up() -> None:
     world = World(CrashOnMessage(target="a", messages=("Wake",)))
     world.host.post("b", "a", 1.0)
-    world.at(1.0 + CRASHES_APART_SECONDS / 2, "b", "a", 2.5)
     world.run()
     assert world.injected() == [("crash_on_message", "a on Wake")]
-    assert [type(message) for _, message in world.heard["a"]] == [float, float, Wake]
-    assert [event.at for event in world.events if isinstance(event, ActorRestarted)] == [1.0]
-
-
-def test_whoever_is_told_to_crash_crashes() -> None:
-    world = World()
-    world.host.post("host", "b", CrashNow())
-    world.run()
-    assert [event.actor for event in world.events if isinstance(event, ActorRestarted)] == ["b"]
-    assert not world.heard
+    assert world.heard["a"] == [(0.0, 1.0)]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from actors import SHARING, Noted, Notes, Settings, Table, Task
+from actors import SHARING, Noted, Notes, Settings, Table, Task, moves
 from actors.actor import Effects, keyed_draw
 from actors.limits import Limit
 from actors.messages import (
@@ -428,6 +428,36 @@ def test_a_shard_that_crashed_on_the_resync_has_not_answered_it() -> None:
     assert effects.sends == [("shard/alice", Resync(2))]
     effects = scheduler.handle(Ready("alice", {"crawl": 0}, {}, 2, {"crawl": 1}), 0.0, DRAW)
     assert effects.sends == [], "and she has"
+
+
+def test_an_answer_to_one_that_crashed_since_does_not_close_the_open_grant() -> None:
+    """Found by crashing the scheduler twice in a row: the grant was used, and its worker was given a second run."""
+    table = Table()
+    task = Task(id="t1", user="alice", kind="crawl", sequence=1, created_at=0.0, updated_at=0.0, order_at=0.0)
+    table.apply(moves.claim(task, "worker/1", 60.0, 0.0))
+    table.apply(Noted(SCHEDULER, {"epoch": 2, "grant": (8, "worker/1", "alice", True), "used/worker/1": (6, "t0")}))
+    scheduler = Scheduler(Settings(), table, Notes(SCHEDULER, table.notes(SCHEDULER)))
+    scheduler.start(0.0)
+    scheduler.handle(Ready("alice", {"crawl": 1}, {}, 2, {"crawl": 1}, 8), 0.0, DRAW)
+    scheduler.handle(Idle("worker/1", CLASSES[0], 2, 6), 0.0, DRAW)
+    scheduler.handle(Granted(8, "t1", "alice", "crawl", 1.0, None), 0.0, DRAW)
+    scheduler.handle(Ready("alice", {"crawl": 1}, {}, 3, {"crawl": 1}, 8), 0.0, DRAW)
+    effects = scheduler.handle(Busy("worker/1", CLASSES[0], 3), 0.0, DRAW)
+    assert effects.sends == [], "it is at work"
+
+
+def test_a_worker_whose_run_ended_before_its_grant_was_heard_of_is_not_lost() -> None:
+    """Found by crashing everybody on a quarter of their messages: the end of a task meant nothing, and then its grant did."""
+    table = Table()
+    task = Task(id="t1", user="alice", kind="crawl", sequence=1, created_at=0.0, updated_at=0.0, order_at=0.0)
+    table.apply(task)
+    scheduler = Scheduler(Settings(), table, Notes(SCHEDULER))
+    scheduler.handle(Idle("worker/1", CLASSES[0], 1, 0), 0.0, DRAW)
+    scheduler.handle(Ready("alice", {"crawl": 1}, {}, 1), 0.0, DRAW)
+    effects = scheduler.handle(Settled("alice", "crawl", "t1", "worker/1", 1.0, 0.0, "crashed", False), 0.0, DRAW)
+    assert effects.sends == []
+    effects = scheduler.handle(Granted(1, "t1", "alice", "crawl", 1.0, None), 0.0, DRAW)
+    assert effects.sends == [("worker/1", Resync(1, void=1))]
 
 
 def test_notes_are_all_that_a_restart_needs() -> None:
