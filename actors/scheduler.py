@@ -47,6 +47,7 @@ from actors.policies.stealing import Lots
 from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.standing import Standing
 from actors.table import Notes, Table
+from actors.task import Status
 from actors.trace import Paused, Reachable, Relimited, Resumed, Reweighted, Unreachable
 from actors.validators import number_fault, user_name_fault
 
@@ -155,6 +156,10 @@ class Scheduler:
         if (closed := self._close(message.number)) is not None:
             self._set_used(closed.worker_id, closed.number, message.task_id)
             self._seat(closed.worker_id)
+            task = self._table.get(message.task_id)
+            if task is not None and (task.status is not Status.IN_PROGRESS or task.worker_id != closed.worker_id):
+                # Its end was heard of before, because this was told again: nothing more will be said of the worker.
+                effects.send(closed.worker_id, Resync(self._epoch, void=closed.number))
 
     def _declined(self, message: Declined, now: float, effects: Effects) -> None:
         self._demand.hear(message.left, now)
