@@ -159,8 +159,8 @@ class Scheduler:
             self._set_used(closed.worker_id, closed.number, message.task_id)
             self._seat(closed.worker_id)
             task = self._table.get(message.task_id)
-            if task is not None and task.status is not Status.IN_PROGRESS:
-                # Told again, after the worker had crashed on the run: how that ended was heard before, and meant nothing.
+            if task is not None and (task.status is not Status.IN_PROGRESS or task.worker_id != closed.worker_id):
+                # Its end was heard of before, because this was told again: nothing more will be said of the worker.
                 effects.send(closed.worker_id, Resync(self._epoch, void=closed.number))
 
     def _declined(self, message: Declined, now: float, effects: Effects) -> None:

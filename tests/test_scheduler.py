@@ -460,6 +460,22 @@ def test_a_worker_whose_run_ended_before_its_grant_was_heard_of_is_not_lost() ->
     assert effects.sends == [("worker/1", Resync(1, void=1))]
 
 
+def test_a_worker_is_not_lost_where_the_end_of_its_run_is_heard_of_before_its_grant() -> None:
+    """The shard's answer was lost in a crash and told again, after the worker had crashed on the run."""
+    table = Table()
+    scheduler = Scheduler(Settings(), table, Notes(SCHEDULER))
+    scheduler.handle(Idle("worker/1", CLASSES[0], 1, 0), 0.0, DRAW)
+    scheduler.handle(Ready("alice", {"crawl": 1}, {}, 1), 0.0, DRAW)
+    table.apply(Task(id="t1", user="alice", kind="crawl", sequence=1, created_at=0.0, updated_at=0.0, order_at=0.0))
+    scheduler.handle(Settled("alice", "crawl", "t1", "worker/1", 1.0, 0.0, "crashed", False), 0.0, DRAW)
+    scheduler.handle(Idle("worker/1", CLASSES[0], 1, 0), 0.0, DRAW)
+    granted = Granted(1, "t1", "alice", "crawl", 1.0, Ready("alice", {"crawl": 0}, {}, 1))
+    assert scheduler.handle(granted, 0.0, DRAW).sends == [("worker/1", Resync(1, void=1))]
+    scheduler.handle(Idle("worker/1", CLASSES[0], 1, 1), 0.0, DRAW)
+    sends = scheduler.handle(Ready("alice", {"crawl": 1}, {}, 1), 0.0, DRAW).sends
+    assert [message.number for _, message in sends] == [2]
+
+
 def test_notes_are_all_that_a_restart_needs() -> None:
     scheduler = new_scheduler()
     effects = scheduler.handle(Idle("worker/1", CLASSES[0], 1, 0), 0.0, DRAW)
