@@ -80,6 +80,8 @@ class Scheduler:
             worker: (number, task_id) for worker, (number, task_id) in notes.under("used/").items()
         }
         """Each worker's last used grant and the task it was for."""
+        self._unsettled: dict[Address, str] = {}
+        """What each worker was last given, until that is settled: its charge must be right before the worker is given more."""
         self._heard: dict[Address, int] = {}
         """The last grant that each worker had heard of when it said that it was idle."""
         number, worker_id, user, is_open = notes.get("grant", (0, "", "", False))
@@ -157,10 +159,14 @@ class Scheduler:
             self._demand.hear(message.left, now)
         if (closed := self._close(message.number)) is not None:
             self._set_used(closed.worker_id, closed.number, message.task_id)
-            self._seat(closed.worker_id)
             task = self._table.get(message.task_id)
-            if task is not None and (task.status is not Status.IN_PROGRESS or task.worker_id != closed.worker_id):
+            if task is None:
+                self._seat(closed.worker_id)
+            elif task.status is Status.IN_PROGRESS and task.worker_id == closed.worker_id:
+                self._unsettled[closed.worker_id] = message.task_id
+            else:
                 # Its end was heard of before, because this was told again: nothing more will be said of the worker.
+                self._seat(closed.worker_id)
                 effects.send(closed.worker_id, Resync(self._epoch, void=closed.number))
 
     def _declined(self, message: Declined, now: float, effects: Effects) -> None:
@@ -172,6 +178,9 @@ class Scheduler:
         difference = message.used_seconds - message.charged_seconds
         self._demand.settle(message.user, message.kind, difference, now)
         worker = message.worker_id
+        if worker is not None and self._unsettled.get(worker) == message.task_id:
+            del self._unsettled[worker]
+            self._seat(worker)
         if message.outcome in ("recovered", "crashed") and worker is not None and worker not in self._idle_workers:
             number, task_id = self._used.get(worker, (0, ""))
             if task_id == message.task_id:
@@ -189,8 +198,8 @@ class Scheduler:
         self._seat(worker)
 
     def _seat(self, worker: Address) -> None:
-        """Let a worker be idle if none of its grants is open and it was idle after the last that was used."""
-        if self._open is not None and self._open.worker_id == worker:
+        """Let a worker be idle if none of its grants is open, it was idle after the last that was used, and that is settled."""
+        if worker in self._unsettled or (self._open is not None and self._open.worker_id == worker):
             return
         if self._heard.get(worker, -1) >= self._used[worker][0] and worker not in self._idle_workers:
             self._idle_workers.add(worker)
@@ -333,6 +342,7 @@ class Scheduler:
             del self._used[worker]
             del self._notes["used/" + worker]
         self._heard.pop(worker, None)
+        self._unsettled.pop(worker, None)
         worker_class = self._class_of.pop(worker, None)
         if worker_class is None:
             return

@@ -2,7 +2,9 @@
 
 Each user has a start tag; the smallest goes next; a dispatch of cost c moves the tag by c/weight. Virtual time v is the
 largest tag picked so far, and a user that becomes active starts no earlier than v: nobody banks credit while idle,
-paused, capped or throttled. Bound, for f and g over any interval in which both are active and eligible for every grant,
+paused, capped or throttled. Where costs were estimated too high, corrections take tags back and v stays where it is: then
+whoever becomes active starts with the smallest tag of those who are, for behind v nobody would be there to compete with. With
+exact costs no active tag is below v, and both are the same. Bound, for f and g over any interval in which both are active and eligible for every grant,
 with D the charged and L the largest single cost:
 
     |D_f/w_f - D_g/w_g| <= L_f/w_f + L_g/w_g        at any number of workers, when costs are exact.
@@ -86,6 +88,7 @@ class _Node:
         "parent",
         "resting",
         "running",
+        "standing",
         "tag",
         "virtual",
         "weight",
@@ -110,6 +113,8 @@ class _Node:
         """Children that are active, its own tasks included."""
         self.children: set[str] | None = None
         """Children that are remembered, if there ever were any."""
+        self.standing: TagHeap | None = None
+        """Those of them that are active, by their tags."""
         self.resting: list[tuple[float, str]] = []
         """A heap of tags that children had when they fell idle: each is looked at once this clock has passed it."""
 
@@ -141,6 +146,7 @@ class FairAccount:
         if node.parent is not None:
             if node.active:
                 node.parent.active += 1
+                self._stand(node.parent, node)
             else:
                 node.parent.resting.append((node.tag, name))
 
@@ -149,8 +155,8 @@ class FairAccount:
     def activate(self, user: str, now: float) -> None:
         node = self._nodes.get(user) or self._node(user)
         if not node.own:
+            node.own_tag = max(node.own_tag, self._floor(node))
             node.own = True
-            node.own_tag = max(node.own_tag, node.virtual)
             self._wake(node)
 
     def deactivate(self, user: str) -> None:
@@ -178,6 +184,20 @@ class FairAccount:
                 self._forget_passed(parent)
             node = parent
 
+    def _floor(self, parent: _Node) -> float:
+        """Where a child starts that becomes active: virtual time, or the smallest active tag if that is below it."""
+        floor = parent.virtual
+        if parent.own and parent.own_tag < floor:
+            floor = parent.own_tag
+        if parent.standing is not None and (first := parent.standing.first()) is not None and first[0] < floor:
+            floor = first[0]
+        return floor
+
+    def _stand(self, parent: _Node, node: _Node) -> None:
+        if parent.standing is None:
+            parent.standing = TagHeap(self.tag)
+        parent.standing.add(node.name)
+
     def correct(self, user: str, difference: float, now: float) -> None:
         leaf = node = self._nodes.get(user) or self._node(user)
         node.own_tag += difference
@@ -185,6 +205,8 @@ class FairAccount:
             node.tag += difference / node.weight
             node.running -= 1
             self._note(node)
+            if difference < 0 and parent.standing is not None:
+                parent.standing.lower(node.name)
             node = parent
         if not leaf.active:
             self._rest(leaf)
@@ -195,6 +217,8 @@ class FairAccount:
             virtual = node.parent.virtual
             node.weight = after
             node.tag = virtual + (node.tag - virtual) * before / after
+            if node.parent.standing is not None:
+                node.parent.standing.lower(name)
             self._note(node)
             self._rest(node)
 
@@ -205,10 +229,10 @@ class FairAccount:
         for name in _way_down(user):
             node = self._nodes.get(name)
             if node is None:
-                return (*ranks, parent.virtual, name)
-            ranks += (node.tag if node.active else max(node.tag, parent.virtual), name)
+                return (*ranks, self._floor(parent), name)
+            ranks += (node.tag if node.active else max(node.tag, self._floor(parent)), name)
             parent = node
-        return (*ranks, parent.own_tag if parent.own else max(parent.own_tag, parent.virtual), "")
+        return (*ranks, parent.own_tag if parent.own else max(parent.own_tag, self._floor(parent)), "")
 
     def gap(self, user: str, other: str) -> float:
         """The difference of their tags in the first clock that they share and in which they differ."""
@@ -227,7 +251,10 @@ class FairAccount:
     def tag(self, name: str) -> float:
         """Where a name stands in the clock of the one above."""
         node = self._nodes.get(name)
-        return self.virtual(above(name)) if node is None else node.tag
+        if node is not None:
+            return node.tag
+        parent = self._nodes.get(above(name))
+        return 0.0 if parent is None else self._floor(parent)
 
     def own_tag(self, name: str) -> float:
         """Where a name's own tasks stand in its own clock."""
@@ -248,7 +275,7 @@ class FairAccount:
             if parent.children is None:
                 parent.children = set()
             parent.children.add(name)
-            node = self._nodes[name] = _Node(name, self._key + name, self._weight(name), parent, parent.virtual)
+            node = self._nodes[name] = _Node(name, self._key + name, self._weight(name), parent, self._floor(parent))
         return node
 
     def _wake(self, node: _Node) -> None:
@@ -258,7 +285,8 @@ class FairAccount:
             if node.active > 1:
                 self._note(node)
                 return
-            node.tag = max(node.tag, parent.virtual)
+            node.tag = max(node.tag, self._floor(parent))
+            self._stand(parent, node)
             self._note(node)
             node = parent
 
@@ -270,6 +298,8 @@ class FairAccount:
             self._note(node)
             if node.active:
                 break
+            if parent.standing is not None:
+                parent.standing.discard(node.name)
             node = parent
         self._rest(leaf)
 
@@ -278,7 +308,7 @@ class FairAccount:
         while (parent := node.parent) is not None:
             if node.active or node.running:
                 return
-            if node.tag > parent.virtual:
+            if node.tag > self._floor(parent):
                 heappush(parent.resting, (node.tag, node.name))
                 if len(parent.resting) > RESTING_MAX:
                     self._forget_least(parent)
@@ -299,7 +329,8 @@ class FairAccount:
         self._forget(name)
 
     def _forget_passed(self, parent: _Node) -> None:
-        while parent.resting and parent.resting[0][0] <= parent.virtual:
+        floor = self._floor(parent)
+        while parent.resting and parent.resting[0][0] <= floor:
             _, name = heappop(parent.resting)
             if (node := self._nodes.get(name)) is not None:
                 self._rest(node)
