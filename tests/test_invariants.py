@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from actors import ORDERING, SHARING, Priority, RetryPolicy, Settings
 from actors.config import KindSettings
+from actors.demand import Demand
 from actors.messages import WorkerClass
+from actors.policies.ordering import Aging
+from actors.supervisor import Supervisor
 from actors.table import Noted, Table
 from actors.task import Task
 from actors.trace import (
@@ -415,6 +418,47 @@ def test_a_broken_invariant_is_found(bug: str) -> None:
 def test_an_invariant_that_was_kept_is_not_taken_for_broken(case: str) -> None:
     invariant, steps = KEPT[case]
     assert invariant not in broken_by(steps)
+
+
+# Whole runs of a runtime with a mistake in it
+
+
+def two_users_with_much_to_do() -> Scenario:
+    levels = (Priority.LOW, Priority.HIGH)
+    arrivals = tuple(Poisson(kind="work", per_second=1.0, priority=level) for level in levels)
+    return Scenario(
+        name="much",
+        duration_seconds=60.0,
+        kinds=(Kind(name="work", service=Fixed(seconds=2.0), cost=2.0),),
+        users=(User(name="alice", arrivals=arrivals), User(name="bob", weight=2.0, arrivals=arrivals)),
+        runtime=Runtime(workers=2, ordering=Aging(aging_seconds=5.0)),
+    )
+
+
+def broken_in(scenario: Scenario) -> set[str]:
+    return {violation.invariant for violation in simulate(scenario).violations}
+
+
+def test_nothing_is_broken_without_a_mistake() -> None:
+    assert broken_in(two_users_with_much_to_do()) == set()
+
+
+def test_a_lag_is_found_where_weights_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Demand, "weight", lambda self, name: 1.0)
+    assert broken_in(two_users_with_much_to_do()) == {LAG}
+
+
+def test_overtaking_is_found_where_age_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pick is judged by the policy's own key, and so finds nothing."""
+    monkeypatch.setattr(Aging, "key", lambda self, task: -task.priority)
+    assert broken_in(two_users_with_much_to_do()) == {OVERTAKING}
+
+
+def test_an_orphan_is_found_where_nobody_looks_at_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Supervisor, "_look", lambda self, now, effects: None)
+    simulation = Simulation(two_users_with_much_to_do(), gate=Unreliable(["drop"]))
+    simulation.run()
+    assert ORPHANS in {violation.invariant for violation in simulation.ledger.violations}
 
 
 def test_there_is_no_invariant_twice() -> None:
