@@ -30,6 +30,7 @@ from actors.supervisor import Supervisor
 from actors.timetable import TIMETABLE, Timetable
 from actors.trace import ActorRestarted, Event, Undelivered
 from actors.worker import Worker
+from sim.determinism import _deterministic_scheduling
 from sim.invariants import Ledger, Violation
 
 R = TypeVar("R")
@@ -334,7 +335,8 @@ def run_program(layout: str, plan: Plan) -> Outcome:
                 await program.run()
         return program, scope.cancelled_caught
 
-    with watched_engines(plan, options, gate) as (engines, events):
+    # Which of two tasks that are runnable together goes first must not depend on chance.
+    with watched_engines(plan, options, gate) as (engines, events), _deterministic_scheduling(seed=0):
         program, late = trio.run(main, clock=MockClock(autojump_threshold=0))
     time, queue = engines[0].time, engines[0].host.core(QUEUE)
     assert isinstance(time, Watched) and isinstance(queue, Queue)
