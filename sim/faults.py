@@ -80,8 +80,11 @@ class TimedFault(_Fault):
     """Happens at a time, or at times that are drawn from a window."""
 
     at_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
+    """When."""
     from_seconds: float = attrs.field(default=0.0, validator=finite(0))
+    """Not before."""
     until_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
+    """Not from then on."""
     times: int = attrs.field(default=1, validator=whole(1))
     """How often, in the window."""
 
@@ -98,7 +101,9 @@ class ChanceFault(_Fault):
     """Takes its chances, one for each message or execution that it is about."""
 
     from_seconds: float = attrs.field(default=0.0, validator=finite(0))
+    """Not before."""
     until_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
+    """Not from then on."""
     probability: float = attrs.field(default=1.0, validator=between(0, 1))
     """Of each chance."""
     fires_max: int | None = attrs.field(default=None, validator=or_none(whole(1)))
@@ -126,6 +131,7 @@ class Crash(TimedFault):
     """Actors crash between two messages: `queue`, `scheduler`, `supervisor`, `shard/alice`, `worker/*`."""
 
     target: str = attrs.field(validator=printable)
+    """Whom it is about: an address, or a glob such as `worker/*`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -133,6 +139,7 @@ class ClockJump(TimedFault):
     """Time leaps ahead, as for a process that was suspended: what was due meanwhile is late, in the order it was due."""
 
     seconds: float = attrs.field(validator=greater_than(0))
+    """How long."""
 
 
 @attrs.frozen(kw_only=True)
@@ -140,7 +147,9 @@ class Stop(TimedFault):
     """Workers retire in mid-work: they end what they run, or give it back at once."""
 
     target: str = attrs.field(default="worker/*", validator=printable)
+    """Whom it is about: an address, or a glob such as `worker/*`."""
     at_once: bool = False
+    """Whether they give back what they run, rather than end it."""
     back_after_seconds: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """When they begin again, if they are free by then; None: never."""
 
@@ -150,8 +159,11 @@ class Reconfigure(_Fault):
     """An operator who cannot make up their mind: weights, limits and pauses change, and are put back in the end."""
 
     from_seconds: float = attrs.field(default=0.0, validator=finite(0))
+    """Not before."""
     until_seconds: float = attrs.field(validator=finite(0))
+    """Not from then on."""
     every_seconds: float = attrs.field(default=1.0, validator=greater_than(0))
+    """How often something changes."""
 
     def __attrs_post_init__(self) -> None:
         _check_window(self)
@@ -180,7 +192,9 @@ class Delay(MessageFault):
     """A message is late, and holds back those behind it."""
 
     messages: tuple[str, ...] = attrs.field(default=COVERED, validator=_names_of_messages(*_MESSAGES))
+    """Which messages, by name."""
     seconds: float = attrs.field(validator=greater_than(0))
+    """How long."""
     seconds_max: float | None = attrs.field(default=None, validator=or_none(greater_than(0)))
     """With this, each delay is drawn between the two."""
 
@@ -217,7 +231,9 @@ class CancelRace(ChanceFault):
     """A cancel races with a claim, with the run that was claimed, with its report, or with its retry."""
 
     against: str = attrs.field(validator=one_of(RACES))
+    """What it races: `claim`, `run`, `completion` or `retry`."""
     user: str | None = None
+    """Of which user; of anybody unless given."""
 
 
 @attrs.frozen(kw_only=True)
@@ -225,6 +241,7 @@ class StealRace(ChanceFault):
     """What a worker is about to steal is cancelled before its grant arrives."""
 
     user: str | None = None
+    """Of which user; of anybody unless given."""
 
 
 # By chance: executions
@@ -237,7 +254,9 @@ class RunFault(ChanceFault):
     target: str = attrs.field(default="worker/*", validator=printable)
     """Which workers: an address or a glob."""
     user: str | None = None
+    """Of which user; of anybody unless given."""
     kind: str | None = None
+    """Of which kind; of any unless given."""
 
     def is_about(self, run: Run, worker: Address) -> bool:
         """Whether an execution is one of those."""
@@ -257,6 +276,7 @@ class WorkerCrash(RunFault):
     """A worker crashes, and comes back."""
 
     when: str = attrs.field(default="during", validator=one_of(MOMENTS))
+    """`before` the work, `during` it, `after` it but before the report, or when it was `reported`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -269,6 +289,7 @@ class Slow(RunFault):
     """An execution takes longer than it should."""
 
     factor: float = attrs.field(default=10.0, validator=greater_than(1))
+    """So many times as long."""
 
 
 @attrs.frozen(kw_only=True)
@@ -276,6 +297,7 @@ class Fail(RunFault):
     """An execution fails. With every one in a window: a retry herd."""
 
     error: str = attrs.field(default="injected failure", validator=printable)
+    """What the execution says."""
 
 
 @attrs.frozen(kw_only=True)

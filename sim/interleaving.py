@@ -41,6 +41,7 @@ class RandomOrder:
     """
 
     seed: int = attrs.field(default=0, validator=whole(0))
+    """What the order comes from."""
 
     def start(self) -> Order:
         """A mailbox that chooses so."""
@@ -59,6 +60,7 @@ class PriorityOrder:
     """
 
     seed: int = attrs.field(default=0, validator=whole(0))
+    """What the order comes from."""
     changes: int = attrs.field(default=2, validator=whole(0))
     """How often whoever would be next is put last, in each stretch: one less than the depth of the mistakes sought."""
     steps: int = attrs.field(default=200, validator=whole(1))

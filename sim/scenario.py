@@ -90,9 +90,13 @@ class Retry:
     """When a failed execution is tried again: see `RetryPolicy`, whose defaults these are."""
 
     base_seconds: float = attrs.field(default=10.0, validator=finite(0))
+    """After the first failure."""
     factor: float = attrs.field(default=2.0, validator=finite(1))
+    """The delay grows by this with each failure."""
     max_seconds: float = attrs.field(default=21600.0, validator=finite(0))
+    """At most."""
     jitter: float = attrs.field(default=0.2, validator=between(0, 1))
+    """Up to this part more or less."""
 
 
 @attrs.frozen(kw_only=True)

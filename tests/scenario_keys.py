@@ -8,6 +8,8 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -75,7 +77,7 @@ def _below(cls: type[Any], path: str) -> Iterator[Section]:
     for field in _fields(cls):
         key = field.metadata.get("key", field.name)
         many = get_origin(field.type) is tuple
-        inner = get_args(field.type)[0] if many else field.type
+        inner = _without_none(get_args(field.type)[0] if many else field.type)
         here = f"{path}{key}"
         if inner in TAGGED:
             tag, classes = TAGGED[inner]
@@ -116,7 +118,13 @@ def _members(of: Any) -> list[Any]:
     return [one for one in get_args(of) if one is not NoneType] if get_origin(of) in (Union, UnionType) else [of]
 
 
+def _without_none(of: Any) -> Any:
+    members = _members(of)
+    return reduce(or_, members) if len(members) > 1 else of
+
+
 def _type(of: Any) -> str:
+    of = _without_none(of)
     if of in TAGGED or attrs.has(of):
         return "table"
     if of in (SharingPolicy, OrderingPolicy):
@@ -148,6 +156,8 @@ def _default(field: "attrs.Attribute[Any]") -> str:
         return f'`"{default.name.lower()}"`'
     if isinstance(default, str):
         return f'`"{default}"`'
+    if isinstance(default, tuple):
+        return ", ".join(f'`"{one}"`' for one in default)
     return f"`{str(default).lower() if isinstance(default, bool) else format(default, 'g')}`"
 
 
