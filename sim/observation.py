@@ -185,7 +185,11 @@ class Observation:
         if not self._scenario.liveness:
             return []
         left = len(self._left())
-        return [CheckResult(name=EVERYTHING_ENDS, passed=not left, value=left, limit=0)]
+        expect = self._expected(EVERYTHING_ENDS)
+        return [CheckResult(name=EVERYTHING_ENDS, passed=not left, value=left, limit=0, expect=expect)]
+
+    def _expected(self, invariant: str) -> str:
+        return "fail" if invariant in self._scenario.breaks else "pass"
 
     def _result(
         self,
@@ -223,7 +227,7 @@ class Observation:
 
     def _invariant_results(self) -> list[CheckResult]:
         return [
-            CheckResult(name=name, passed=count == 0, value=count, limit=0)
+            CheckResult(name=name, passed=count == 0, value=count, limit=0, expect=self._expected(name))
             for name, count in self.ledger.counts.items()
         ]
 

@@ -33,6 +33,8 @@ from actors.validators import (
 )
 from sim.faults import Fault, mistakes
 from sim.interleaving import Interleaving
+from sim.invariants import INVARIANTS
+from sim.liveness import EVERYTHING_ENDS
 from sim.operator import OPERATOR, AddWorkersEvent, RetireWorkersEvent, TimedEvent, retirement_faults
 from sim.own_checks import load_function, load_observer
 from sim.planted import PLANTED
@@ -315,12 +317,18 @@ class Scenario:
     """Whether every fault has an end and everything must end after them; else the run is judged for safety alone."""
     checks: tuple[Check, ...] = attrs.field(default=(), metadata={"key": "check"})
     """What must come of it."""
+    breaks: tuple[str, ...] = ()
+    """Invariants by name, in a scenario that shows something going wrong: it passes only if these are broken, and no others."""
 
     def __attrs_post_init__(self) -> None:
         untimed_kinds = [kind.name for kind in self.kinds if kind.timeout_seconds is None]
         addresses = self.addresses() if self.faults else []
         faults = [*self._repeated_names(), *self._unknown_names()]
         faults += mistakes(self.faults, self.liveness, addresses, untimed_kinds)
+        known = [*INVARIANTS, EVERYTHING_ENDS]
+        for number, name in enumerate(self.breaks):
+            if name not in known:
+                faults.append(f"breaks[{number}] must name an invariant, got {name!r}{suggestion(name, known)}")
         faults += retirement_faults(self.events, len(self.worker_classes()))
         if self.workload is not None and self.service_draws != "task":
             faults.append(
