@@ -80,7 +80,9 @@ class Scheduler:
             worker: (number, task_id) for worker, (number, task_id) in notes.under("used/").items()
         }
         """Each worker's last used grant and the task it was for."""
-        self._unsettled: dict[Address, str] = {}
+        self._unsettled: dict[Address, str] = {
+            worker: task_id for worker, (_, task_id) in self._used.items() if self._runs(worker, task_id)
+        }
         """What each worker was last given, until that is settled: its charge must be right before the worker is given more."""
         self._heard: dict[Address, int] = {}
         """The last grant that each worker had heard of when it said that it was idle."""
@@ -159,14 +161,12 @@ class Scheduler:
             self._demand.hear(message.left, now)
         if (closed := self._close(message.number)) is not None:
             self._set_used(closed.worker_id, closed.number, message.task_id)
-            task = self._table.get(message.task_id)
-            if task is None:
-                self._seat(closed.worker_id)
-            elif task.status is Status.IN_PROGRESS and task.worker_id == closed.worker_id:
+            if self._runs(closed.worker_id, message.task_id):
                 self._unsettled[closed.worker_id] = message.task_id
-            else:
+                return
+            self._seat(closed.worker_id)
+            if self._table.get(message.task_id) is not None:
                 # Its end was heard of before, because this was told again: nothing more will be said of the worker.
-                self._seat(closed.worker_id)
                 effects.send(closed.worker_id, Resync(self._epoch, void=closed.number))
 
     def _declined(self, message: Declined, now: float, effects: Effects) -> None:
@@ -329,6 +329,10 @@ class Scheduler:
 
     def _note_closed(self, grant: _OpenGrant) -> None:
         self._notes["grant"] = (grant.number, grant.worker_id, grant.user, False)
+
+    def _runs(self, worker: Address, task_id: str) -> bool:
+        task = self._table.get(task_id)
+        return task is not None and task.status is Status.IN_PROGRESS and task.worker_id == worker
 
     def _set_used(self, worker: Address, number: int, task_id: str) -> None:
         self._used[worker] = (number, task_id)
