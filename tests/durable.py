@@ -55,8 +55,8 @@ class BrokenStore(MemoryStore):
         raise self.error
 
 
-def killed(store: MemoryStore) -> MemoryStore:
-    """What is left of a store if the process is killed now."""
-    left = MemoryStore()
+def killed(store: MemoryStore, found_by: MemoryStore | None = None) -> MemoryStore:
+    """What is left of a store if the process is killed now, as another store, or as this one, has it."""
+    left = MemoryStore() if found_by is None else found_by
     left._at, left._tasks, left._notes = store._at, dict(store._tasks), dict(store._notes)
     return left
