@@ -20,6 +20,7 @@ from actors.execution import HandlerExecutor
 from actors.front import FRONT, Asked, Front
 from actors.handlers import Handler
 from actors.host import HOST, Gate, Host
+from actors.inbox import INBOX, InboxReader
 from actors.journal import StoreJournal
 from actors.messages import (
     QUEUE,
@@ -127,6 +128,7 @@ class Engine:
                     self._nursery.start_soon(self.time.run)
                     if self.journal is not None:
                         self._nursery.start_soon(self.journal.run, self.now, self.time.drive, self.time.fail)
+                        self._open_inbox(self.journal)
                     await self._nursery.start(self.company.run)
                     # Whoever is cancelled while this starts never hears that it has, and could not close it.
                     await trio.lowlevel.checkpoint_if_cancelled()
@@ -175,6 +177,20 @@ class Engine:
             self.host.post(HOST, shard_address(task.user), report)
         self.host.drain()
         self.host.now = now
+
+    def _open_inbox(self, journal: StoreJournal) -> None:
+        # On virtual time nobody else is there.
+        if self._threads and (inbox := journal.store.inbox()) is not None:
+            assert self._nursery is not None, "it is read while the engine runs"
+            reader = InboxReader(journal)
+            self.host.spawn(INBOX, lambda: reader)
+            self._nursery.start_soon(reader.run, inbox, self._hand_in)
+
+    def _hand_in(self, submit: Submit) -> bool:
+        """Submit what came in through the store; False if no more is taken."""
+        if not self.stopping:
+            self.time.tell(INBOX, QUEUE, submit)
+        return not self.stopping
 
     @property
     def all_safe(self) -> bool:

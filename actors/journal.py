@@ -37,6 +37,8 @@ class StoreJournal:
         """How many batches were made safe."""
         self.rows = 0
         """How many tasks and notes they had in all."""
+        self.expected: dict[str, int] = {}
+        """Submits that were read from the store's inbox and not answered yet: their numbers there by their ids."""
         self._threads = threads
         self._batch = Batch()
         self._held: list[Envelope] = []
@@ -63,6 +65,12 @@ class StoreJournal:
         if not self.idle:
             self._wake.set()
 
+    def take(self, submitted_id: str, refused: str | None) -> None:
+        """A submit of the inbox is answered: it means a task that was there already, or it was refused."""
+        if (number := self.expected.pop(submitted_id, None)) is not None:
+            self._batch.taken[number] = refused
+            self._wake.set()
+
     def _add(self, records: Sequence[Record]) -> bool:
         """Take over what is to be stored; True if all of it is about tasks that no store keeps."""
         batch, kept, fleeting = self._batch, False, False
@@ -72,6 +80,9 @@ class StoreJournal:
                 if record.persist:  # type: ignore[union-attr]
                     batch.tasks[record.id] = record  # type: ignore[union-attr, assignment]
                     kept = True
+                    if self.expected and record.id in self.expected:  # type: ignore[union-attr]
+                        # Out of the inbox and into the table in one: it comes in once.
+                        batch.taken[self.expected.pop(record.id)] = None  # type: ignore[union-attr]
                 else:
                     fleeting = True
             elif kind is Noted:

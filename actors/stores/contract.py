@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import attrs
 
-from actors.messages import QUEUE, SCHEDULER, SHARD, WORKER
+from actors.messages import QUEUE, SCHEDULER, SHARD, WORKER, Submit
 from actors.task import Status, Task
 
-__all__ = ["Batch", "Listing", "Store", "lasting"]
+__all__ = ["Batch", "Inbox", "Listing", "Store", "lasting"]
 
 _PASSING: dict[str, tuple[str, ...]] = {
     QUEUE: ("wait/", "held/", "key/", "sweep", "drop"),
@@ -79,6 +79,16 @@ class Listing:
     offset: int = 0
 
 
+class Inbox(Protocol):
+    """Where other processes submit into a store."""
+
+    def read(self) -> list[tuple[int, Submit]]:
+        """Submits that were not read before, with their numbers, the first at the front; some of them if there are many."""
+
+    def close(self) -> None:
+        """Read no more."""
+
+
 class Store(Protocol):
     """Keeps what it is given. Its calls may block; no two of them come at the same time."""
 
@@ -106,6 +116,9 @@ class Store(Protocol):
 
     def counts(self) -> dict[Status, int]:
         """How many tasks stand where."""
+
+    def inbox(self) -> Inbox | None:
+        """Where others submit, if they can; it may be read while this is written."""
 
     def close(self) -> None:
         """Let go of everything; no other call follows."""

@@ -70,6 +70,9 @@ class MemoryStore:
             counts[task.status] += 1
         return counts
 
+    def inbox(self) -> None:
+        """Nobody else can reach it."""
+
     def close(self) -> None:
         """What was given stays: the same object can be used again."""
 

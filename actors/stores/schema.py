@@ -43,6 +43,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             error TEXT
         )""",
         "CREATE INDEX inbox_waiting ON inbox (number) WHERE error IS NULL",
+        "CREATE INDEX inbox_refused ON inbox (number) WHERE error IS NOT NULL",
     ),
 )
 """The statements of each version."""

@@ -22,6 +22,7 @@ from typing import Any
 from actors.errors import StoreFailed
 from actors.stores.contract import Batch, Listing
 from actors.stores.encoding import decode_note, encode_note, encode_task, task_decoder
+from actors.stores.inbox import SqliteInbox
 from actors.stores.owner import Owner
 from actors.stores.schema import check_schema, migrate
 from actors.task import Status, Task
@@ -33,6 +34,9 @@ SYNCHRONOUS = ("full", "normal")
 
 BUSY_SECONDS = 30.0
 """How long a commit waits for somebody else who writes to the file."""
+
+REFUSED_MAX = 1_000
+"""So many submits that were refused stay in the inbox, to be looked at."""
 
 _ROWS_MAX = 256
 _CHECKPOINT_PAGES = 4_000
@@ -51,6 +55,8 @@ _PUT_NOTES = (
 )
 _FORGET_NOTES = "DELETE FROM notes WHERE (owner, key) IN (VALUES {})"
 _PUT_CLOCK = "INSERT INTO clock (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = max(at, excluded.at)"
+
+_FORGET_REFUSED = "DELETE FROM inbox WHERE error IS NOT NULL AND number <= ?"
 
 
 class SqliteReader:
@@ -171,6 +177,7 @@ class SqliteStore(SqliteReader):
                 self._run_many(_PUT_TASKS, tasks)
                 self._run_many(_FORGET_NOTES, forgotten)
                 self._run_many(_PUT_NOTES, notes)
+                self._take(batch.taken)
                 self._connection.execute(_PUT_CLOCK, (batch.at,))
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -178,6 +185,18 @@ class SqliteStore(SqliteReader):
                 with suppress(sqlite3.Error):
                     self._connection.rollback()
                 raise
+
+    def _take(self, taken: dict[int, str | None]) -> None:
+        """Let go of submits that came in, and say of the others why they did not; of those the latest stay."""
+        for number, refused in taken.items():
+            if refused is None:
+                self._connection.execute("DELETE FROM inbox WHERE number = ?", (number,))
+            else:
+                self._connection.execute("UPDATE inbox SET error = ? WHERE number = ?", (refused, number))
+                self._connection.execute(_FORGET_REFUSED, (number - REFUSED_MAX,))
+
+    def inbox(self) -> SqliteInbox:
+        return SqliteInbox(self.name)
 
     def _run_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """In steps of a power of two rows each: so there are few statements, which are prepared once."""
