@@ -11,6 +11,7 @@ from typing import Any
 
 from actors.errors import EvenhandError, InvalidConfig
 from actors.version import installed_version
+from sim.commands_db import db
 from sim.observation import SimulationResult
 from sim.runner import simulate, with_options
 from sim.scenario import load_scenario
@@ -60,6 +61,7 @@ def _app(cyclopts: Any) -> Any:
     sim = cyclopts.App(name="sim", help="Simulate scenarios on virtual time.")
     app.command(sim)
     sim.command(run, name="run")
+    app.command(db, name="db")
     return app
 
 

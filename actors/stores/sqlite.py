@@ -105,6 +105,27 @@ class SqliteReader:
             counted = self._connection.execute("SELECT status, count(*) FROM tasks GROUP BY status").fetchall()
         return dict.fromkeys(Status, 0) | {Status(status): count for status, count in counted}
 
+    def inbox_counts(self) -> tuple[int, int]:
+        """How many submits of other processes wait, and how many were refused."""
+        with self._named("read"):
+            (waiting,) = self._connection.execute("SELECT count(*) FROM inbox WHERE error IS NULL").fetchone()
+            (refused,) = self._connection.execute("SELECT count(*) FROM inbox WHERE error IS NOT NULL").fetchone()
+        return waiting, refused
+
+    def integrity_faults(self) -> Iterator[str]:
+        """What SQLite itself finds wrong with the file."""
+        with self._named("checked"):
+            for (said,) in self._connection.execute("PRAGMA integrity_check"):
+                if said != "ok":
+                    yield said
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Every row of the tasks as it is: the columns, the record last."""
+        with self._named("read"):
+            yield from self._connection.execute(
+                "SELECT sequence, id, user, kind, status, ended_at, record FROM tasks ORDER BY sequence"
+            )
+
     def close(self) -> None:
         self._connection.close()
 
@@ -194,6 +215,12 @@ class SqliteStore(SqliteReader):
             else:
                 self._connection.execute("UPDATE inbox SET error = ? WHERE number = ?", (refused, number))
                 self._connection.execute(_FORGET_REFUSED, (number - REFUSED_MAX,))
+
+    def vacuum(self) -> None:
+        """Give back to the system what the file no longer needs."""
+        with self._named("compacted"):
+            self._connection.execute("VACUUM")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def inbox(self) -> SqliteInbox:
         return SqliteInbox(self.name)
