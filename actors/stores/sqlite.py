@@ -159,7 +159,7 @@ class SqliteStore(SqliteReader):
 
     def __init__(self, path: str | Path, synchronous: str = "full", connect: Connect = sqlite3.connect) -> None:
         self.name = str(path)
-        whole = Path(path).resolve()
+        self._path = whole = Path(path).resolve()
         self._owner = Owner(whole)
         try:
             with self._named("opened"):
@@ -223,7 +223,7 @@ class SqliteStore(SqliteReader):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def inbox(self) -> SqliteInbox:
-        return SqliteInbox(self.name)
+        return SqliteInbox(self._path)
 
     def _run_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """In steps of a power of two rows each: so there are few statements, which are prepared once."""
