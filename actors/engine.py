@@ -19,7 +19,9 @@ from actors.errors import RuntimeStopped
 from actors.execution import HandlerExecutor
 from actors.front import FRONT, Asked, Front
 from actors.handlers import Handler
-from actors.host import Gate, Host
+from actors.host import HOST, Gate, Host
+from actors.inbox import INBOX, InboxReader
+from actors.journal import StoreJournal
 from actors.messages import (
     QUEUE,
     SCHEDULER,
@@ -29,11 +31,13 @@ from actors.messages import (
     Submit,
     Withdraw,
     WorkerClass,
+    shard_address,
     worker_address,
 )
 from actors.meter import Meter
 from actors.realtime import RealTime
 from actors.recording import Recorder
+from actors.restoring import interruptions
 from actors.scheduler import Scheduler
 from actors.spawned import Company
 from actors.stream import EventStream
@@ -67,11 +71,17 @@ class Engine:
         supervision: Group = TREE,
         gate: Gate | None = None,
         recorder: Recorder | None = None,
+        journal: StoreJournal | None = None,
+        table: Table | None = None,
+        stored_at: float = 0.0,
     ) -> None:
         self.settings = settings
-        self.table = Table()
-        self.host = Host(self.table, draw, observe=self._observe, gate=gate, supervision=supervision)
-        self.time = RealTime(self.host, wall_clock)
+        self.table = Table() if table is None else table
+        self.journal = journal
+        """What makes things safe, if anything does; then `table` and `stored_at` are what its store had."""
+        self.host = Host(self.table, draw, observe=self._observe, gate=gate, journal=journal, supervision=supervision)
+        self._stored_at = stored_at
+        self.time = RealTime(self.host, wall_clock, stored_at)
         self.meter = Meter(self.host.now)
         self.front = Front()
         self.recorder = recorder
@@ -116,6 +126,9 @@ class Engine:
                         self._nursery.start_soon(self.recorder.run)
                     self._spawn()
                     self._nursery.start_soon(self.time.run)
+                    if self.journal is not None:
+                        self._nursery.start_soon(self.journal.run, self.now, self.time.drive, self.time.fail)
+                        self._open_inbox(self.journal)
                     await self._nursery.start(self.company.run)
                     # Whoever is cancelled while this starts never hears that it has, and could not close it.
                     await trio.lowlevel.checkpoint_if_cancelled()
@@ -149,12 +162,40 @@ class Engine:
 
     def _spawn(self) -> None:
         self.host.spawn(FRONT, lambda: self.front)
-        spawn_cores(self.host, self.settings)
+        self._resume()
         self.host.spawn(TIMETABLE, lambda: Timetable(notes_of(self.table, TIMETABLE), self.settings.payload_bytes_max))
         for number, worker_class in enumerate(self._classes, start=1):
             address = worker_address(number)
             self.host.spawn(address, self._worker_builder(address, worker_class))
         self.time.drive()
+
+    def _resume(self) -> None:
+        """Begin where the store ends: what ran when the process before this one ended is settled as if that were now."""
+        now, self.host.now = self.host.now, self._stored_at or self.host.now
+        spawn_cores(self.host, self.settings)
+        for task, report in interruptions(self.table):
+            self.host.post(HOST, shard_address(task.user), report)
+        self.host.drain()
+        self.host.now = now
+
+    def _open_inbox(self, journal: StoreJournal) -> None:
+        # On virtual time nobody else is there.
+        if self._threads and (inbox := journal.store.inbox()) is not None:
+            assert self._nursery is not None, "it is read while the engine runs"
+            reader = InboxReader(journal)
+            self.host.spawn(INBOX, lambda: reader)
+            self._nursery.start_soon(reader.run, inbox, self._hand_in)
+
+    def _hand_in(self, submit: Submit) -> bool:
+        """Submit what came in through the store; False if no more is taken."""
+        if not self.stopping:
+            self.time.tell(INBOX, QUEUE, submit)
+        return not self.stopping
+
+    @property
+    def all_safe(self) -> bool:
+        """Whether everything that was decided is safe, as far as anything is to be."""
+        return self.journal is None or self.journal.idle
 
     def _worker_builder(self, address: Address, worker_class: WorkerClass) -> Callable[[], Worker]:
         def build() -> Worker:
@@ -363,6 +404,8 @@ class Engine:
             await self._until(lambda: not self._owing())
         self._tell_workers(Retire(at_once=True))
         await self._until(lambda: not self._owing())
+        if self.journal is not None:
+            await self.journal.flush()
 
     def _tell_workers(self, message: Retire) -> None:
         for address in self.executors:

@@ -146,6 +146,22 @@ class RuntimeStopped(EvenhandError):
     """
 
 
+class StoreFailed(EvenhandError):
+    """A store could not be read or written. What was acknowledged is safe; nothing more is.
+
+    >>> str(StoreFailed("tasks.db could not be written: disk I/O error"))
+    'tasks.db could not be written: disk I/O error'
+    """
+
+
+class StoreInUse(EvenhandError):
+    """Another process owns the store: there is one owner at a time.
+
+    >>> str(StoreInUse("tasks.db is owned by process 7"))
+    'tasks.db is owned by process 7'
+    """
+
+
 class SomeRefused(EvenhandError):
     """Some of the tasks that were submitted together were refused; the others are in.
 

@@ -27,9 +27,11 @@ from actors.supervision import Group, Supervision
 from actors.table import Record, Table
 from actors.trace import ActorRestarted, Event, Undelivered
 
-__all__ = ["Envelope", "Gate", "Host", "Journal", "Limits", "Order", "in_words"]
+__all__ = ["HOST", "Envelope", "Gate", "Host", "Journal", "Limits", "Order", "in_words"]
 
 HOST: Address = "host"
+"""Who sends what no actor sends."""
+
 _WAKE = Wake()
 _TIMER_HEAP_MIN = 64
 """Up to so many entries nobody looks for timers that were replaced."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import SystemRandom
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -14,14 +14,21 @@ from actors.config import KindSettings
 from actors.configuration import load_options
 from actors.engine import Engine
 from actors.handlers import Handlers
+from actors.journal import StoreJournal
 from actors.options import Options
 from actors.policies import ORDERING, SHARING
 from actors.recording import Recorder, recording_path
+from actors.restoring import restore
 from actors.runtime import Runtime
+from actors.stores.contract import Store
+from actors.stores.opening import open_store
+from actors.table import Table
 from actors.trace import Header
 from actors.version import installed_version
 
 __all__ = ["open_runtime", "run_runtime"]
+
+R = TypeVar("R")
 
 
 @asynccontextmanager
@@ -65,8 +72,35 @@ async def run_runtime(
     resources: Mapping[str, Any],
     wall_clock: Callable[[], float] = time.time,
     threads: bool = True,
+    store: Store | None = None,
 ) -> AsyncIterator[Runtime]:
-    """The same, with the options ready; simulations have a clock of their own, and no threads."""
+    """The same, with the options ready; simulations have a clock and a store of their own, and no threads."""
+    if store is None and options.store != "memory":
+        store = await _blocking(threads, open_store, options.store, options.store_synchronous)
+    try:
+        async with _run(options, resources, wall_clock, threads, store) as runtime:
+            yield runtime
+    finally:
+        if store is not None:
+            with trio.CancelScope(shield=True):
+                await _blocking(threads, store.close)
+
+
+async def _blocking(threads: bool, call: Callable[..., R], *arguments: Any) -> R:
+    """What may take a while on a disk: in a thread, unless time is virtual."""
+    return await trio.to_thread.run_sync(call, *arguments) if threads else call(*arguments)
+
+
+@asynccontextmanager
+async def _run(
+    options: Options,
+    resources: Mapping[str, Any],
+    wall_clock: Callable[[], float],
+    threads: bool,
+    store: Store | None,
+) -> AsyncIterator[Runtime]:
+    table = Table()
+    stored_at = 0.0 if store is None else await _blocking(threads, restore, store, table)
     handlers = Handlers({name: kind.settings(KindSettings()) for name, kind in options.kinds.items()})
     seed = SystemRandom().getrandbits(63) if options.seed is None else options.seed
     recorder = None
@@ -82,6 +116,9 @@ async def run_runtime(
         wall_clock=wall_clock,
         threads=threads,
         recorder=recorder,
+        journal=None if store is None else StoreJournal(store, threads),
+        table=table,
+        stored_at=stored_at,
     )
     runtime = Runtime(options, engine, handlers)
     raised: Exception | None = None

@@ -20,6 +20,8 @@ from actors.policies.ordering import Aging, OrderingPolicy
 from actors.policies.sharing import SharingPolicy, follows_counts
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
+from actors.stores.opening import store_fault
+from actors.stores.sqlite import SYNCHRONOUS
 from actors.validators import (
     Validator,
     between,
@@ -97,8 +99,8 @@ def _is_user(name: object) -> bool:
 
 
 def _store(_: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
-    if value != "memory":
-        raise InvalidConfig(f"{attribute.name} must be 'memory', got {value!r}")
+    if fault := store_fault(value):
+        raise InvalidConfig(fault)
 
 
 def _tuple(value: Any) -> Any:
@@ -223,7 +225,9 @@ class Options:
     """
 
     store: str = attrs.field(default="memory", validator=_store)
-    """Where tasks are kept."""
+    """Where tasks are kept: `memory`, or `sqlite:FILE`."""
+    store_synchronous: str = attrs.field(default="full", validator=one_of(SYNCHRONOUS))
+    """What an acknowledgement survives: `full` a loss of power, `normal` the end of the process, however it ends."""
     workers: int = attrs.field(default=16, validator=whole(1))
     """Workers that take anything from anybody, unless `worker` says otherwise."""
     worker: tuple[WorkerOptions, ...] = attrs.field(

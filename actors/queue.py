@@ -47,7 +47,7 @@ from actors.trace import SubmitRefused, Swept
 from actors.validators import number_fault
 from actors.waiting import WaitingRoom
 
-__all__ = ["Queue"]
+__all__ = ["Queue", "key_note"]
 
 
 class Queue:
@@ -163,14 +163,14 @@ class Queue:
     def _known(self, task: Task) -> str | None:
         if task.idempotency_key is None:
             return None
-        known: str | None = self._notes.get(_key_note(task))
+        known: str | None = self._notes.get(key_note(task))
         return known
 
     def _admit(self, task: Task, reply_to: Address | None, effects: Effects) -> None:
         self._sequence = self._notes["sequence"] = task.sequence
         self._count(task.user, +1)
         if task.idempotency_key is not None:
-            self._notes[_key_note(task)] = task.id
+            self._notes[key_note(task)] = task.id
         effects.send(shard_address(task.user), Enqueue(task, reply_to))
 
     def _accept(self, submitted_id: str, reply_to: Address | None, task_id: str, effects: Effects) -> None:
@@ -228,11 +228,9 @@ class Queue:
         error = None
         if not self._room.withdraw(message.user, message.submitted_id):
             error = UnknownTask(f"no submit {message.submitted_id!r} of {message.user} waits at the door")
-        self._answer(message, message.submitted_id, error, effects)
-
-    def _answer(self, message: Withdraw | Delete, about: str, error: EvenhandError | None, effects: Effects) -> None:
         if message.reply_to is not None:
-            effects.hold(message.reply_to, Answered(about, error))
+            # At once: no store keeps who stands at the door.
+            effects.send(message.reply_to, Answered(message.submitted_id, error))
 
     def _set_weight(self, message: SetWeight) -> None:
         """The scheduler, who is told the same, answers; also that a weight is none."""
@@ -272,7 +270,7 @@ class Queue:
         task = enqueue.task
         self._count(task.user, -1)
         if task.idempotency_key is not None:
-            del self._notes[_key_note(task)]
+            del self._notes[key_note(task)]
         submit = Submit(id=task.id, user=task.user, kind=task.kind, reply_to=enqueue.reply_to)
         self._refuse(submit, error, now, effects)
 
@@ -295,13 +293,14 @@ class Queue:
             error = InvalidTransition(f"a {task.status} task cannot be deleted: cancel it first")
         else:
             self._remove(task, now, effects)
-        self._answer(message, message.task_id, error, effects)
+        if message.reply_to is not None:
+            effects.hold(message.reply_to, Answered(message.task_id, error))
 
     def _remove(self, task: Task, now: float, effects: Effects) -> None:
         effects.records.append(Removed(task.id))
         effects.events.append(Swept(now, task.identity))
         if self._known(task) == task.id:
-            del self._notes[_key_note(task)]
+            del self._notes[key_note(task)]
 
     # Shared by the above
 
@@ -320,6 +319,7 @@ class Queue:
             self._wakes_at = effects.timer = wakes_at
 
 
-def _key_note(task: Task) -> str:
+def key_note(task: Task) -> str:
+    """Where the queue notes which task a user's idempotency key means."""
     # The length keeps ("a", "b/c") and ("a/b", "c") apart.
     return f"key/{len(task.user)}/{task.user}/{task.idempotency_key}"

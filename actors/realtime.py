@@ -6,7 +6,7 @@ queue, shard and scheduler costs no task switch, and an acknowledgement is often
 brings about is driven by one task that sleeps until the host's next timer.
 
 `now` is the wall clock when this began, plus what has passed since on trio's clock: it never goes back, and a wall clock
-that jumps changes no lease.
+that jumps changes no lease. Nor does it begin before `not_before`, the last time that a store has seen.
 
 A host that fails is not driven again. The failure is raised by the task that runs the timers, whoever drove the host at the
 time: an actor's end is the runtime's business and not that of the handler or submitter who happened to be there.
@@ -32,9 +32,9 @@ MESSAGES_AT_ONCE_MAX = 1_000_000
 class RealTime:
     """Drives a host: when told something, and when a timer is due."""
 
-    def __init__(self, host: Host, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, host: Host, wall_clock: Callable[[], float] = time.time, not_before: float = 0.0) -> None:
         self._host = host
-        self._offset = wall_clock() - trio.current_time()
+        self._offset = max(wall_clock(), not_before) - trio.current_time()
         self._driving = False
         self._alarm = trio.CancelScope()
         self._alarm_at = math.inf
@@ -58,7 +58,7 @@ class RealTime:
         try:
             self._host.post(sender, receiver, message)
         except BaseException as failure:
-            self._fail(failure)
+            self.fail(failure)
         self.drive()
 
     @trio.lowlevel.enable_ki_protection
@@ -74,7 +74,7 @@ class RealTime:
             if (at := self._host.next_timer()) < self._alarm_at:
                 self._set_alarm(at)
         except BaseException as failure:
-            self._fail(failure)
+            self.fail(failure)
         finally:
             self._driving = False
 
@@ -95,7 +95,7 @@ class RealTime:
             self._host.now = self.now()
             self._fire_timers()
         except BaseException as failure:
-            self._fail(failure)
+            self.fail(failure)
         finally:
             self._driving = False
 
@@ -119,7 +119,8 @@ class RealTime:
             deadline = math.nextafter(deadline, math.inf)
         self._alarm.deadline = deadline
 
-    def _fail(self, failure: BaseException) -> None:
+    def fail(self, failure: BaseException) -> None:
+        """Drive the host no more, and have `run` raise this."""
         if self._failure is None:
             self._failure = failure
             self._alarm.cancel()

@@ -220,11 +220,12 @@ class Runtime:
         engine = self._engine
         task_id = await engine.answered(task_id)
         task = engine.table[task_id]
-        if task.status.terminal:
+        if task.status.terminal and engine.all_safe:
             await trio.lowlevel.checkpoint()
             return task
         if engine.front.closed:
-            raise RuntimeStopped(f"the runtime has stopped, and {task.identity} had not ended")
+            lacks = "has an end that was not stored" if task.status.terminal else "had not ended"
+            raise RuntimeStopped(f"the runtime has stopped, and {task.identity} {lacks}")
         warn_if_full(engine.executors.values())
         return await engine.front.ended(task_id, lambda: engine.tell(shard_address(task.user), Await(task_id, FRONT)))
 

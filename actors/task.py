@@ -166,8 +166,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     """The requeue epoch it belongs to."""
 
 
-class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One piece of work: a frozen record, replaced on every move.
+class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """One piece of work: a frozen record, replaced on every move. Encoded, what is as by default is left out.
 
     >>> task = Task(id="t1", user="alice", kind="crawl", sequence=1, created_at=5.0, updated_at=5.0, order_at=5.0)
     >>> task.status, task.identity, task.age(now=8.0)

@@ -28,7 +28,7 @@ from actors.retry import RetryPolicy
 from actors.table import Notes
 from actors.task import Priority
 
-__all__ = ["Parked", "WaitingRoom"]
+__all__ = ["Parked", "WaitingRoom", "plain_submit", "read_submit"]
 
 
 @attrs.frozen
@@ -94,7 +94,7 @@ class WaitingRoom:
         """Let a submit wait."""
         self._number += 1
         self._notes["number"] = self._number
-        self._notes[f"submit/{self._number}"] = _plain(submit)
+        self._notes[f"submit/{self._number}"] = plain_submit(submit)
         self._line_up(self._number, submit)
         user = submit.user
         if len(self._lines[user]) == 1:
@@ -125,7 +125,9 @@ class WaitingRoom:
             self._set_joined(number, [entry for entry in joined if entry[0] != submitted_id])
         elif joined:
             (next_id, reply_to), *others = joined
-            self._notes[f"submit/{number}"] = _plain(msgspec.structs.replace(submit, id=next_id, reply_to=reply_to))
+            self._notes[f"submit/{number}"] = plain_submit(
+                msgspec.structs.replace(submit, id=next_id, reply_to=reply_to)
+            )
             self._set_joined(number, others)
         else:
             self._leave(user, number)
@@ -200,16 +202,17 @@ class WaitingRoom:
         self._tags[user] = self._notes["tag/" + user] = tag
 
     def _read(self, number: int) -> Submit:
-        return _submit(self._notes[f"submit/{number}"])
+        return read_submit(self._notes[f"submit/{number}"])
 
 
-def _plain(submit: Submit) -> dict[str, Any]:
+def plain_submit(submit: Submit) -> dict[str, Any]:
     """A valid submit as JSON would say it."""
     plain: dict[str, Any] = msgspec.to_builtins(submit)
     plain["priority"] = int(Priority.parse(submit.priority))
     return plain
 
 
-def _submit(plain: dict[str, Any]) -> Submit:
+def read_submit(plain: dict[str, Any]) -> Submit:
+    """The submit that `plain_submit` said."""
     retry = None if plain["retry"] is None else msgspec.convert(plain["retry"], RetryPolicy)
     return Submit(**{**plain, "retry": retry})

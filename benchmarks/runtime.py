@@ -116,7 +116,7 @@ async def _consume(send: Any, receive: Any, feed: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-class _Countdown:
+class Countdown:
     """A handler that does nothing but count, and says when all were there."""
 
     def __init__(self, count: int) -> None:
@@ -131,7 +131,7 @@ class _Countdown:
 
 async def _submit_many(count: int, record: str | None, users: int = USERS) -> float:
     async with open_runtime(workers=WORKERS, record=record) as runtime:
-        countdown = _Countdown(count)
+        countdown = Countdown(count)
         runtime.handler("noop")(countdown)
         tasks = [NewTask("noop", None, user=f"user{number % users}") for number in range(count)]
         began = time.perf_counter()
@@ -147,7 +147,7 @@ def _recorded(count: int) -> float:
 
 async def _submit_awaited(count: int) -> float:
     async with open_runtime(workers=WORKERS) as runtime:
-        countdown = _Countdown(count)
+        countdown = Countdown(count)
         runtime.handler("noop")(countdown)
         began = time.perf_counter()
         for number in range(count):
@@ -181,7 +181,7 @@ async def _taskiq(count: int) -> float:
 async def _with_users(count: int, users: int) -> float:
     """Every user has work waiting before the clock starts, and the workers are kept busy."""
     async with open_runtime(workers=WORKERS) as runtime:
-        countdown = _Countdown(count + users)
+        countdown = Countdown(count + users)
         runtime.handler("noop")(countdown)
         await runtime.pause()
         await runtime.submit_many(NewTask("noop", None, user=f"user{number}") for number in range(users))
@@ -196,7 +196,7 @@ async def _with_queued(count: int, queued: int) -> float:
     """So many tasks wait while others come and go beside them."""
     async with open_runtime(workers=WORKERS, stop_grace_seconds=0) as runtime:
         await _fill(runtime, queued)
-        countdown = _Countdown(count)
+        countdown = Countdown(count)
         runtime.handler("noop")(countdown)
         began = time.perf_counter()
         await runtime.submit_many(NewTask("noop", None, user=f"user{number % USERS}") for number in range(count))

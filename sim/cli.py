@@ -10,6 +10,7 @@ from typing import Any
 from actors.errors import EvenhandError, InvalidConfig
 from actors.version import installed_version
 from sim.commands.check import check
+from sim.commands.db import db
 from sim.commands.list import list_library
 from sim.commands.replay import replay
 from sim.commands.run import run
@@ -63,4 +64,5 @@ def _app(cyclopts: Any) -> Any:
     sim.command(list_library, name="list")
     sim.command(replay, name="replay")
     sim.command("sim.commands.explore:explore_command", name="explore")
+    app.command(db, name="db")
     return app

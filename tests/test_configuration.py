@@ -213,7 +213,7 @@ SHARINGS = "capped, deficit, fifo, lottery, noisy_neighbour, round_robin, strict
 FAULTS: dict[str, tuple[Any, list[str]]] = {
     "workers": (0, ["workers must be a whole number >= 1, got 0"]),
     "rate_limit": ("fast", ["rate_limit must be a number, got 'fast'"]),
-    "store": ("tape", ["store must be 'memory', got 'tape'"]),
+    "store": ("tape", ["store must be 'memory' or 'sqlite:FILE', got 'tape'"]),
     "drain": (1, ["drain must be true or false, got 1"]),
     "seed": (2**70, ["seed must be a whole number of at most 64 bits, got one of 71 bits"]),
     "record": (5, ["record must be text, got 5"]),

@@ -330,7 +330,7 @@ async def test_a_runtime_goes_by_the_wall_clock_that_it_is_given(autojump_clock:
     [
         ({"workers": 0}, "workers must be a whole number >= 1, got 0"),
         ({"wrokers": 3}, "wrokers is not a key of this table (did you mean 'workers'?)"),
-        ({"store": "paper"}, "store must be 'memory', got 'paper'"),
+        ({"store": "paper"}, "store must be 'memory' or 'sqlite:FILE', got 'paper'"),
     ],
 )
 async def test_options_that_make_no_sense_are_refused_before_anything_runs(options: dict[str, Any], said: str) -> None:

@@ -59,7 +59,7 @@ def test_options_that_say_nothing_are_the_settings_that_say_nothing() -> None:
 # What is refused
 
 BAD: list[tuple[type, dict[str, Any], str]] = [
-    (Options, {"store": "tape"}, "store must be 'memory', got 'tape'"),
+    (Options, {"store": "tape"}, "store must be 'memory' or 'sqlite:FILE', got 'tape'"),
     (Options, {"workers": 0}, "workers must be a whole number >= 1, got 0"),
     (Options, {"workers": True}, "workers must be a whole number >= 1, got True"),
     (Options, {"workers": 2.0}, "workers must be a whole number >= 1, got 2.0"),

@@ -232,7 +232,7 @@ def forgetting_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def mixing_up_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("actors.queue._key_note", lambda task: f"key/{task.user}/{task.idempotency_key}")
+    patch.setattr("actors.queue.key_note", lambda task: f"key/{task.user}/{task.idempotency_key}")
 
 
 def counting_in_memory_only(patch: pytest.MonkeyPatch) -> None:

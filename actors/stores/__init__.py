@@ -1,0 +1,1 @@
+"""Stores: where tasks are kept when the program is gone."""

@@ -1,0 +1,257 @@
+"""The SQLite store: one file, nothing to install.
+
+In WAL mode a commit appends to a log, and readers never wait for the writer. What a commit survives is a choice:
+- `full` (the default): the log is flushed to the disk at each commit. It survives kill -9, a crash of the system and a
+  loss of power, as far as the disk keeps what it says it has.
+- `normal`: the log is flushed only when it is moved into the file. It survives kill -9; a crash of the system may lose the
+  last commits, never tear one.
+
+Rows are written many to a statement. A statement is one step in C during which Python's other threads run; one step for each
+row would have the writer wait for the interpreter as often.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from heapq import merge
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from actors.errors import StoreFailed
+from actors.stores.contract import Batch, Listing
+from actors.stores.encoding import decode_note, encode_note, encode_task, task_decoder
+from actors.stores.inbox import SqliteInbox
+from actors.stores.owner import Owner
+from actors.stores.schema import check_schema, migrate
+from actors.task import Status, Task
+
+__all__ = ["SYNCHRONOUS", "Connect", "SqliteReader", "SqliteStore"]
+
+SYNCHRONOUS = ("full", "normal")
+"""What a commit survives: the loss of power, or only that of the process."""
+
+BUSY_SECONDS = 30.0
+"""How long a commit waits for somebody else who writes to the file."""
+
+REFUSED_MAX = 1_000
+"""So many submits that were refused stay in the inbox, to be looked at."""
+
+_ROWS_MAX = 256
+_CHECKPOINT_PAGES = 4_000
+"""The log is moved into the file whenever it has so many pages: 16 MB."""
+
+Connect = Callable[..., sqlite3.Connection]
+"""As `sqlite3.connect`."""
+
+_PUT_TASKS = (
+    "INSERT INTO tasks (sequence, id, user, kind, status, ended_at, record) VALUES {} ON CONFLICT (sequence)"
+    " DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, record = excluded.record"
+)
+_REMOVE_TASKS = "DELETE FROM tasks WHERE id IN (VALUES {})"
+_PUT_NOTES = (
+    "INSERT INTO notes (owner, key, value) VALUES {} ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value"
+)
+_FORGET_NOTES = "DELETE FROM notes WHERE (owner, key) IN (VALUES {})"
+_PUT_CLOCK = "INSERT INTO clock (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = max(at, excluded.at)"
+
+_FORGET_REFUSED = "DELETE FROM inbox WHERE error IS NOT NULL AND number <= ?"
+
+
+class SqliteReader:
+    """Looks into a file, whoever owns it, and changes nothing."""
+
+    def __init__(self, path: str | Path, connect: Connect = sqlite3.connect) -> None:
+        self.name = str(path)
+        if not Path(path).is_file():
+            raise StoreFailed(f"{path} must be a file, got none")
+        uri = f"{Path(path).resolve().as_uri()}?mode=ro"
+        with self._named("opened"):
+            self._connection = connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            try:
+                version = check_schema(self._connection, self.name)
+            except BaseException:
+                self._connection.close()
+                raise
+        if not version:
+            self._connection.close()
+            raise StoreFailed(f"{path} must be a store, got an empty file")
+        self._decode = task_decoder()
+
+    def last_at(self) -> float:
+        with self._named("read"):
+            found = self._connection.execute("SELECT at FROM clock").fetchone()
+        return 0.0 if found is None else float(found[0])
+
+    def notes(self) -> Iterator[tuple[str, str, Any]]:
+        with self._named("read"):
+            for owner, key, value in self._connection.execute("SELECT owner, key, value FROM notes"):
+                yield owner, key, decode_note(value)
+
+    def tasks(self) -> Iterator[Task]:
+        return self._select(Listing())
+
+    def get(self, task_id: str) -> Task | None:
+        with self._named("read"):
+            found = self._connection.execute("SELECT record FROM tasks WHERE id = ?", (task_id,)).fetchone()
+        return None if found is None else self._decode(found[0])
+
+    def listed(self, listing: Listing) -> list[Task]:
+        return list(islice(self._select(listing), listing.offset, listing.offset + listing.limit))
+
+    def counts(self) -> dict[Status, int]:
+        with self._named("read"):
+            counted = self._connection.execute("SELECT status, count(*) FROM tasks GROUP BY status").fetchall()
+        return dict.fromkeys(Status, 0) | {Status(status): count for status, count in counted}
+
+    def inbox_counts(self) -> tuple[int, int]:
+        """How many submits of other processes wait, and how many were refused."""
+        with self._named("read"):
+            (waiting,) = self._connection.execute("SELECT count(*) FROM inbox WHERE error IS NULL").fetchone()
+            (refused,) = self._connection.execute("SELECT count(*) FROM inbox WHERE error IS NOT NULL").fetchone()
+        return waiting, refused
+
+    def integrity_faults(self) -> Iterator[str]:
+        """What SQLite itself finds wrong with the file."""
+        with self._named("checked"):
+            for (said,) in self._connection.execute("PRAGMA integrity_check"):
+                if said != "ok":
+                    yield said
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Every row of the tasks as it is: the columns, the record last."""
+        with self._named("read"):
+            yield from self._connection.execute(
+                "SELECT sequence, id, user, kind, status, ended_at, record FROM tasks ORDER BY sequence"
+            )
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _select(self, listing: Listing) -> Iterator[Task]:
+        """What fits, a row at a time: a status is asked for when those before it have been read."""
+        if listing.status is not None:
+            return self._of_status(listing.status, listing)
+        live = (self._of_status(status, listing) for status in Status if not status.terminal)
+        ended = (self._of_status(status, listing) for status in Status if status.terminal)
+        return chain(merge(*live, key=lambda task: task.sequence), chain.from_iterable(ended))
+
+    def _of_status(self, status: Status, listing: Listing) -> Iterator[Task]:
+        wanted: dict[str, str] = {}
+        if listing.user is not None:
+            wanted["user"] = listing.user
+        if listing.kind is not None:
+            wanted["kind"] = listing.kind
+        wanted["status"] = status.value
+        where = " AND ".join(f"{column} = ?" for column in wanted)
+        query = f"SELECT record FROM tasks WHERE {where} ORDER BY ended_at, sequence"
+        with self._named("read"):
+            for (record,) in self._connection.execute(query, tuple(wanted.values())):
+                yield self._decode(record)
+
+    def _named(self, done: str) -> "_Named":
+        return _Named(self.name, done)
+
+
+class SqliteStore(SqliteReader):
+    """Owns a file: the one that may write tasks into it."""
+
+    def __init__(self, path: str | Path, synchronous: str = "full", connect: Connect = sqlite3.connect) -> None:
+        self.name = str(path)
+        self._path = whole = Path(path).resolve()
+        self._owner = Owner(whole)
+        try:
+            with self._named("opened"):
+                # The log and its index get the rights of the file.
+                os.close(os.open(whole, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                self._connection = connect(whole, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+                self._prepare(synchronous)
+        except BaseException:
+            self._owner.release()
+            raise
+        self._decode = task_decoder()
+
+    def _prepare(self, synchronous: str) -> None:
+        run = self._connection.execute
+        try:
+            check_schema(self._connection, self.name)
+            run("PRAGMA journal_mode = WAL")
+            run(f"PRAGMA synchronous = {synchronous}")
+            run(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            migrate(self._connection, self.name)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def write(self, batch: Batch) -> None:
+        tasks = [
+            (task.sequence, task.id, task.user, task.kind, task.status.value, task.completed_at, encode_task(task))
+            for task in batch.tasks.values()
+        ]
+        notes = [(*key, encode_note(value)) for key, value in batch.notes.items() if value is not None]
+        forgotten = [key for key, value in batch.notes.items() if value is None]
+        with self._named("written"):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._run_many(_REMOVE_TASKS, [(task_id,) for task_id in batch.removed])
+                self._run_many(_PUT_TASKS, tasks)
+                self._run_many(_FORGET_NOTES, forgotten)
+                self._run_many(_PUT_NOTES, notes)
+                self._take(batch.taken)
+                self._connection.execute(_PUT_CLOCK, (batch.at,))
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # What went wrong first is what is told.
+                with suppress(sqlite3.Error):
+                    self._connection.rollback()
+                raise
+
+    def _take(self, taken: dict[int, str | None]) -> None:
+        """Let go of submits that came in, and say of the others why they did not; of those the latest stay."""
+        for number, refused in taken.items():
+            if refused is None:
+                self._connection.execute("DELETE FROM inbox WHERE number = ?", (number,))
+            else:
+                self._connection.execute("UPDATE inbox SET error = ? WHERE number = ?", (refused, number))
+                self._connection.execute(_FORGET_REFUSED, (number - REFUSED_MAX,))
+
+    def vacuum(self) -> None:
+        """Give back to the system what the file no longer needs."""
+        with self._named("compacted"):
+            self._connection.execute("VACUUM")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def inbox(self) -> SqliteInbox:
+        return SqliteInbox(self._path)
+
+    def _run_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """In steps of a power of two rows each: so there are few statements, which are prepared once."""
+        first = 0
+        while first < len(rows):
+            count = min(_ROWS_MAX, 1 << (len(rows) - first).bit_length() - 1)
+            row = f"({', '.join('?' * len(rows[first]))})"
+            values = tuple(chain.from_iterable(rows[first : first + count]))
+            self._connection.execute(statement.format(", ".join([row] * count)), values)
+            first += count
+
+    def close(self) -> None:
+        try:
+            with self._named("closed"):
+                self._connection.close()
+        finally:
+            self._owner.release()
+
+
+class _Named:
+    """Says of what SQLite or the system raises in which file it was."""
+
+    def __init__(self, name: str, done: str) -> None:
+        self._said = f"{name} could not be {done}"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (sqlite3.Error, OSError)):
+            raise StoreFailed(f"{self._said}: {error}") from error
