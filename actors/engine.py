@@ -25,6 +25,7 @@ from actors.messages import (
     SCHEDULER,
     Address,
     Answered,
+    Refused,
     Retire,
     Submit,
     Withdraw,
@@ -125,8 +126,7 @@ class Engine:
                     self._nursery.cancel_scope.cancel()
         finally:
             self.stopping = True
-            for stream in list(self._streams):
-                stream.close()
+            self._end_streams()
             self.closed.set()
             for event in self._awaited:
                 event.set()
@@ -138,23 +138,39 @@ class Engine:
         for executor in self.executors.values():
             self._abandon(executor)
         self._close.set()
-        for asked, submit in list(self._at_the_door.items()):
-            if asked.answer is None:
-                self._withdraw(submit)
+        self._conclude()
         # Not where a failure ends the engine: whoever is in the block is about to be cancelled by that, and not told.
         stopped = RuntimeStopped("the runtime has stopped")
         self.front.close(stopped)
         for asked in self._asked.values():
             asked.hear(Answered("", stopped))
 
+    def _conclude(self) -> None:
+        """Nothing runs any more, nor will it: whoever waits for an end, an event or a place is told so."""
+        stopped = RuntimeStopped("the runtime has stopped")
+        for asked, submit in list(self._at_the_door.items()):
+            # One that could not be taken back is in, and is about to be told so.
+            if asked.answer is None and self._withdraw(submit):
+                asked.hear(Refused(submit.id, stopped))
+        self.front.conclude(stopped)
+        self._end_streams()
+
+    def _end_streams(self) -> None:
+        for stream in list(self._streams):
+            stream.close()
+
     def _spawn(self) -> None:
         self.host.spawn(FRONT, lambda: self.front)
         spawn_cores(self.host, self.settings)
-        self.host.spawn(TIMETABLE, lambda: Timetable(notes_of(self.table, TIMETABLE), self.settings.payload_bytes_max))
+        self.host.spawn(TIMETABLE, self._build_timetable)
         for number, worker_class in enumerate(self._classes, start=1):
             address = worker_address(number)
             self.host.spawn(address, self._worker_builder(address, worker_class))
         self.time.drive()
+
+    def _build_timetable(self) -> Timetable:
+        notes, bytes_max = notes_of(self.table, TIMETABLE), self.settings.payload_bytes_max
+        return Timetable(notes, bytes_max, retired=self.stopping)
 
     def _worker_builder(self, address: Address, worker_class: WorkerClass) -> Callable[[], Worker]:
         def build() -> Worker:
@@ -353,9 +369,11 @@ class Engine:
     async def stop(self, grace_seconds: float, drain: bool) -> None:
         """Take no more orders; let what runs, or with `drain` what waits too, end within the grace time; then give it back.
 
-        What is still told to stop then has `cancel_grace_seconds` before its worker fences it.
+        What is still told to stop then has `cancel_grace_seconds` before its worker fences it. When this returns, whoever
+        waited for something that will not come has been told.
         """
         self.stopping = True
+        self.tell(TIMETABLE, Retire())
         with trio.move_on_after(grace_seconds):
             if drain:
                 await self._until(lambda: not self._live())
@@ -363,6 +381,8 @@ class Engine:
             await self._until(lambda: not self._owing())
         self._tell_workers(Retire(at_once=True))
         await self._until(lambda: not self._owing())
+        if not self.time.failed:
+            self._conclude()
 
     def _tell_workers(self, message: Retire) -> None:
         for address in self.executors:

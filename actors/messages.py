@@ -412,7 +412,7 @@ class Run(_Message, frozen=True, gc=False):
 
 
 class Retire(_Message, frozen=True, gc=False):
-    """Take no more runs; end the one under way, and give it back at once if asked."""
+    """Take no more runs; end the one under way, and give it back at once if asked. To the timetable: fire no more."""
 
     at_once: bool = False
 

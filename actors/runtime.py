@@ -82,7 +82,7 @@ class Runtime:
         self._calls = Calls(engine.table)
         self._token = trio.lowlevel.current_trio_token()
         self.left: tuple[Task, ...] = ()
-        """After the block: the tasks that had not ended."""
+        """Once stopped: the tasks that had not ended."""
 
     def __repr__(self) -> str:
         counts = self._engine.table.counts
@@ -223,7 +223,7 @@ class Runtime:
         if task.status.terminal:
             await trio.lowlevel.checkpoint()
             return task
-        if engine.front.closed:
+        if engine.front.concluded:
             raise RuntimeStopped(f"the runtime has stopped, and {task.identity} had not ended")
         warn_if_full(engine.executors.values())
         return await engine.front.ended(task_id, lambda: engine.tell(shard_address(task.user), Await(task_id, FRONT)))
@@ -456,7 +456,7 @@ class Runtime:
         """Every event from now on, as an async iterator; what did not fit its buffer is said to be skipped."""
         if not isinstance(buffer_max, int) or buffer_max < 1:
             raise InvalidConfig(f"buffer_max must be a whole number >= 1, got {buffer_max!r}")
-        if self._engine.closed.is_set():
+        if self._engine.front.concluded or self._engine.closed.is_set():
             raise RuntimeStopped("the runtime has stopped, and nothing happens any more")
         return self._engine.open_stream(buffer_max)
 
@@ -484,8 +484,10 @@ class Runtime:
 
         Leaving the block does this; here it can be done before, with another grace time.
         """
-        options = self._options
-        await self._engine.stop(
-            options.stop_grace_seconds if grace_seconds is None else grace_seconds,
-            options.drain if drain is None else drain,
-        )
+        grace_seconds = self._options.stop_grace_seconds if grace_seconds is None else grace_seconds
+        if not (isinstance(grace_seconds, (int, float)) and grace_seconds >= 0):
+            raise InvalidConfig(f"grace_seconds must be a number of seconds >= 0, got {grace_seconds!r}")
+        if not (drain is None or isinstance(drain, bool)):
+            raise InvalidConfig(f"drain must be true or false, got {drain!r}")
+        await self._engine.stop(grace_seconds, self._options.drain if drain is None else drain)
+        self.left = tuple(self._engine.table.every_live())

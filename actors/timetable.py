@@ -19,7 +19,7 @@ from actors.actor import NEVER, Draw, Effects
 from actors.cron import fire_times
 from actors.errors import EvenhandError, InvalidConfig, InvalidTask, UnknownSchedule
 from actors.ids import derived_id
-from actors.messages import QUEUE, Address, Answered, Failed, Schedule, Submit, Unschedule, Wake
+from actors.messages import QUEUE, Address, Answered, Failed, Retire, Schedule, Submit, Unschedule, Wake
 from actors.policies import suggestion
 from actors.retry import RetryPolicy
 from actors.submission import check_submit, cost_of
@@ -63,9 +63,11 @@ class Timetable:
 
     passive = False
 
-    def __init__(self, notes: Notes, payload_bytes_max: int) -> None:
+    def __init__(self, notes: Notes, payload_bytes_max: int, retired: bool = False) -> None:
         self._notes = notes
         self._payload_bytes_max = payload_bytes_max
+        self._retired = retired
+        """Whether nothing fires any more. Not noted: what is kept is for whoever opens it next."""
         self._entries: dict[str, dict[str, Any]] = notes.under("entry/")
         self._next: dict[str, float] = {}
         for name, entry in self._entries.items():
@@ -104,7 +106,10 @@ class Timetable:
                 self._answer(message, lambda: self._remove(message.name), effects)
             case Wake():
                 self._wakes_at = NEVER
-                self._fire_due(now, effects)
+                if not self._retired:
+                    self._fire_due(now, effects)
+            case Retire():
+                self._retired = True
             case Failed(message=Submit() as submit, receiver=receiver):
                 effects.send(receiver, submit)
             case Failed():
@@ -167,7 +172,7 @@ class Timetable:
         self._keep(name, {**entry, "last_at": due[-1], "fired_at": wanted[-1] if wanted else entry["fired_at"]})
 
     def _set_timer(self, effects: Effects) -> None:
-        wakes_at = min(self._next.values(), default=NEVER)
+        wakes_at = NEVER if self._retired else min(self._next.values(), default=NEVER)
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
 
