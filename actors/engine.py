@@ -9,7 +9,7 @@ back in order, as at any other stop.
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import trio
 
@@ -20,11 +20,13 @@ from actors.execution import HandlerExecutor
 from actors.front import FRONT, Asked, Front
 from actors.handlers import Handler
 from actors.host import Gate, Host
+from actors.log import FailureLog
 from actors.messages import (
     QUEUE,
     SCHEDULER,
     Address,
     Answered,
+    Finished,
     Refused,
     Retire,
     Submit,
@@ -90,8 +92,9 @@ class Engine:
         self._resources = resources
         self._cancel_grace_seconds = cancel_grace_seconds
         self._threads = threads
-        self._sinks: tuple[Sink, ...] = (self.meter.on_event,)
-        self._streams: set[EventStream] = set()
+        self._failures = FailureLog()
+        self._sinks: tuple[Sink, ...] = (self.meter.on_event, self._failures.on_event)
+        self._streams: WeakSet[EventStream] = WeakSet()
         self._asks = 0
         self._asked: dict[Address, Asked] = {}
         """Questions that are not answered yet."""
@@ -177,7 +180,14 @@ class Engine:
             assert self._nursery is not None, "workers are built while the engine runs"
             if (before := self.executors.get(address)) is not None:
                 self._abandon(before)
-            executor = HandlerExecutor(address, self._handlers, self._resources, self._executed, threads=self._threads)
+            executor = HandlerExecutor(
+                address,
+                self._handlers,
+                self._resources,
+                self._executed,
+                result_bytes_max=self.settings.payload_bytes_max,
+                threads=self._threads,
+            )
             self.executors[address] = executor
             self._nursery.start_soon(self._serve, executor, name=address)
             notes = notes_of(self.table, address)
@@ -202,7 +212,11 @@ class Engine:
         self.abandoned_threads += executor.abandon()
 
     def _executed(self, sender: Address, receiver: Address, message: Any) -> None:
-        self.time.tell(sender, receiver, message)
+        if type(message) is Finished and message.error is not None:
+            with self._failures.expecting(message):
+                self.time.tell(sender, receiver, message)
+        else:
+            self.time.tell(sender, receiver, message)
         self._look()
 
     def _undeliver(self, sender: Address, receiver: Address, message: Any) -> None:
@@ -226,14 +240,19 @@ class Engine:
         self._sinks = tuple(other for other in self._sinks if other != sink)
 
     def open_stream(self, buffer_max: int) -> EventStream:
-        """A stream of all events from now on, which ends with the engine."""
+        """A stream of all events from now on, which ends with the engine, or when nobody holds it any more."""
 
-        def closing(stream: EventStream) -> None:
-            self.remove_sink(stream.on_event)
-            self._streams.discard(stream)
+        def hand_over(event: Event) -> None:
+            if (stream := held()) is not None:
+                stream.on_event(event)
 
-        stream = EventStream(buffer_max, closing)
-        self.add_sink(stream.on_event)
+        def let_go(_: object) -> None:
+            self.remove_sink(hand_over)
+
+        stream = EventStream(buffer_max, let_go)
+        # Weakly: whoever leaves a loop over a stream with `break` has no way to close it.
+        held = ref(stream, let_go)
+        self.add_sink(hand_over)
         self._streams.add(stream)
         return stream
 

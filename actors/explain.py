@@ -15,7 +15,7 @@ from actors.policies.ordering import as_moving
 from actors.scheduler import Scheduler
 from actors.standing import Standing
 from actors.table import Table
-from actors.task import Priority, Status, Task
+from actors.task import Cause, Priority, Status, Task
 
 __all__ = ["Block", "Explanation", "explain", "explain_task"]
 
@@ -74,7 +74,8 @@ def _fate(task: Task) -> str:
         case Status.IN_PROGRESS:
             return f"runs on {task.worker_id} since {task.started_at:g} s, execution {task.attempts}"
         case Status.FAILED:
-            return f"failed ({task.cause}) at {task.completed_at:g} s: {task.error}"
+            cause = "" if task.cause is Cause.FAILED else f" ({task.cause})"
+            return f"failed{cause} at {task.completed_at:g} s: {task.error}"
         case _:
             return f"was {task.status} at {task.completed_at:g} s"
 

@@ -14,6 +14,7 @@ from actors.config import KindSettings
 from actors.configuration import load_options
 from actors.engine import Engine
 from actors.handlers import Handlers
+from actors.log import log_left
 from actors.options import Options
 from actors.policies import ORDERING, SHARING
 from actors.recording import Recorder, recording_path
@@ -91,7 +92,10 @@ async def run_runtime(
             await nursery.start(engine.run)
             try:
                 yield runtime
+                asked_to_stop = engine.stopping
                 await runtime.stop()
+                if runtime.left and not asked_to_stop and options.store == "memory":
+                    log_left(runtime.left)
             except Exception as error:
                 raised = error
             finally:

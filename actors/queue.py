@@ -40,7 +40,7 @@ from actors.messages import (
 )
 from actors.pushout import Pushout
 from actors.retention import Retention
-from actors.submission import check_submit, cost_of, seconds_of
+from actors.submission import checked_payload, cost_of, seconds_of
 from actors.table import Notes, Removed, Table
 from actors.task import Priority, Task
 from actors.trace import SubmitRefused, Swept
@@ -119,7 +119,9 @@ class Queue:
 
     def _submit(self, submit: Submit, now: float, effects: Effects) -> None:
         try:
-            check_submit(submit, self._settings.payload_bytes_max)
+            payload = checked_payload(submit, self._settings.payload_bytes_max)
+            if payload is not submit.payload:
+                submit = msgspec.structs.replace(submit, payload=payload)
             task = self._task(submit, now)
         except EvenhandError as error:
             self._refuse(submit, error, now, effects)

@@ -26,7 +26,7 @@ from actors.errors import InvalidConfig, InvalidTask, InvalidTransition, Runtime
 from actors.explain import Explanation, explain_task
 from actors.front import FRONT, warn_if_full
 from actors.handle import TaskHandle
-from actors.handlers import Handler, Handlers, Registers, as_json
+from actors.handlers import Handler, Handlers, Registers
 from actors.host import Envelope
 from actors.ids import new_id
 from actors.limits import Limit
@@ -59,7 +59,8 @@ from actors.stream import EventStream
 from actors.submission import NewTask, TaskOptions, check_scope, kind_fault
 from actors.supervision import Group
 from actors.task import Cause, Status, Task
-from actors.timetable import TIMETABLE, Scheduled
+from actors.timetable import TIMETABLE, Scheduled, schedule_name
+from actors.values import as_json
 
 __all__ = ["Runtime"]
 
@@ -422,11 +423,12 @@ class Runtime:
 
         A time that is later than `misfire_grace_seconds` when the program gets to it was missed. `misfire` says what becomes
         of those: `run_once` submits one task for all of them, `run_all` one for each, `skip` none. No time fires twice. A
-        schedule of the same name is replaced, and goes on where that was. The options are those of `NewTask`.
+        schedule of the same name is replaced, and goes on where that was; without a name, one of the same task at the same
+        times. The options are those of `NewTask`.
         """
         task = self._new_task(kind, payload, options)
         submit = self._submit(task, "", None)
-        chosen = f"{task.kind} of {task.user} at {cron} {timezone}" if name is None else name
+        chosen = schedule_name(task, cron, timezone) if name is None else name
 
         def order(reply_to: str) -> Schedule:
             return Schedule(

@@ -11,13 +11,14 @@ from actors.messages import Address, Submit
 from actors.retry import RetryPolicy
 from actors.task import Priority
 from actors.validators import user_name_fault
+from actors.values import same_json
 
 __all__ = [
     "DEFAULT_USER",
     "NewTask",
     "TaskOptions",
     "check_scope",
-    "check_submit",
+    "checked_payload",
     "cost_of",
     "kind_fault",
     "seconds_of",
@@ -27,9 +28,6 @@ DEFAULT_USER = "default"
 """Whose work it is, unless somebody is named."""
 
 _SHOWN_MAX = 64
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class TaskOptions(TypedDict, total=False):
@@ -115,18 +113,17 @@ def _either(at_name: str, at: float | None, after_name: str, after: float | None
     return now + seconds
 
 
-def check_submit(submit: Submit, payload_bytes_max: int) -> None:
-    """InvalidTask unless user, kind, key and payload are such as a task may have.
+def checked_payload(submit: Submit, payload_bytes_max: int) -> Any:
+    """The payload, which nobody else can change any more; InvalidTask unless user, kind, key and payload may be a task's.
 
-    >>> check_submit(Submit(id="t1", user="alice", kind="crawl", payload={1, 2}), payload_bytes_max=100)
+    >>> checked_payload(Submit(id="t1", user="alice", kind="crawl", payload={1, 2}), payload_bytes_max=100)
     Traceback (most recent call last):
     actors.errors.InvalidTask: payload must be a JSON value, got set: it would read back as another value
     """
     fault = user_name_fault(submit.user) or kind_fault(submit.kind) or _key_fault(submit.idempotency_key)
     if fault := fault or _retry_fault(submit.retry) or _persist_fault(submit.persist):
         raise InvalidTask(fault)
-    if submit.payload is not None and (size := _json_size(submit.payload)) > payload_bytes_max:
-        raise InvalidTask(f"payload must be at most {payload_bytes_max} bytes as JSON, got {size}")
+    return same_json("payload", submit.payload, payload_bytes_max)
 
 
 def check_scope(kind: object, user: object) -> None:
@@ -186,19 +183,6 @@ def _retry_fault(retry: object) -> str | None:
 
 def _persist_fault(persist: object) -> str | None:
     return None if isinstance(persist, bool) else f"persist must be true or false, got {_shown(persist)}"
-
-
-def _json_size(payload: Any) -> int:
-    """How many bytes the payload takes as JSON, which must say neither more nor less than the payload does."""
-    what = type(payload).__name__
-    try:
-        encoded = _encode(payload)
-        same = _decode(encoded) == payload
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidTask(f"payload must be a JSON value, got {what}: {error}") from None
-    if not same:
-        raise InvalidTask(f"payload must be a JSON value, got {what}: it would read back as another value")
-    return len(encoded)
 
 
 def _finite(value: object) -> float | None:

@@ -162,6 +162,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     """What it said, if it said anything."""
     requeues: int = 0
     """The requeue epoch it belongs to."""
+    traceback: str | None = None
+    """Where its handler raised, if it did: the end of the traceback, as text."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):

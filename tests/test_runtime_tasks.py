@@ -370,7 +370,7 @@ async def test_a_handler_says_when_to_try_again_and_when_to_give_up(autojump_clo
 
         with pytest.raises(TaskFailed) as failed:
             await (await runtime.submit("x", user="alice")).result()
-        assert str(failed.value) == "alice#1 failed (failed) after 2 executions: the page is gone"
+        assert str(failed.value) == "alice#1 failed after 2 executions: the page is gone"
         first, second = failed.value.history
         assert first.error == "retry after 77 s" and failed.value.error == second.error == "the page is gone"
         assert second.started_at - first.ended_at == pytest.approx(77)
