@@ -15,7 +15,7 @@ import trio
 
 from actors.actor import Draw
 from actors.config import Settings
-from actors.errors import RuntimeStopped
+from actors.errors import InvalidConfig, RuntimeStopped
 from actors.execution import HandlerExecutor
 from actors.front import FRONT, Asked, Front
 from actors.handlers import Handler
@@ -391,6 +391,10 @@ class Engine:
         What is still told to stop then has `cancel_grace_seconds` before its worker fences it. When this returns, whoever
         waited for something that will not come has been told.
         """
+        if not (isinstance(grace_seconds, (int, float)) and grace_seconds >= 0):
+            raise InvalidConfig(f"grace_seconds must be a number of seconds >= 0, got {grace_seconds!r}")
+        if not isinstance(drain, bool):
+            raise InvalidConfig(f"drain must be true or false, got {drain!r}")
         self.stopping = True
         self.tell(TIMETABLE, Retire())
         with trio.move_on_after(grace_seconds):

@@ -139,6 +139,13 @@ class Handlers(Mapping[str, Handler[Any, Any]]):
     def __len__(self) -> int:
         return len(self._handlers)
 
+    def kind_of(self, handler: Handler[Any, Any]) -> str:
+        """The kind of a handler that is one of these; InvalidTask if it is another's."""
+        here = self._handlers.get(handler.kind)
+        if here is None or (here is not handler and here.function is not handler.function):
+            raise InvalidTask(f"handler of {handler.kind!r} must be one of this runtime's, got that of another")
+        return handler.kind
+
     def add(self, handler: Handler[Any, Any], settings: KindSettings) -> None:
         """From now on tasks of this kind can be run."""
         if handler.kind in self._handlers:

@@ -105,7 +105,8 @@ def fail(task: Task, cause: Cause, outcome: str, error: str, now: float, traceba
 
 def expire(task: Task, now: float) -> Task:
     """Nobody started it in time: a dead letter."""
-    error = f"not started by {task.expires_at:g} s"
+    assert task.expires_at is not None, "only what has a time can be late"
+    error = f"not started within {max(0.0, task.expires_at - task.created_at):g} s"
     return _end(task, Change.EXPIRE, "expired", now, cause=Cause.EXPIRED, error=error)
 
 

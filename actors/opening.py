@@ -13,6 +13,7 @@ from actors.actor import keyed_draw
 from actors.config import KindSettings
 from actors.configuration import load_options
 from actors.engine import Engine
+from actors.errors import InvalidConfig
 from actors.handlers import Handlers
 from actors.log import log_left
 from actors.options import Options
@@ -52,6 +53,8 @@ async def open_runtime(
     >>> trio.run(main)
     42
     """
+    if not (resources is None or isinstance(resources, Mapping)):
+        raise InvalidConfig(f"resources must be a table of names, got {resources!r}")
     if store is not None:
         options["store"] = store
     loaded = load_options(config, keywords=options)

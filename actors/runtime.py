@@ -17,6 +17,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
 import attrs
 import trio
+from msgspec.structs import replace
 
 from actors.calls import RUN_SOON, Calls
 from actors.chain import TaskQueue
@@ -53,7 +54,7 @@ from actors.messages import (
 from actors.options import Options
 from actors.portal import ThreadPortal
 from actors.retry import RetryPolicy
-from actors.spawned import ActorRef
+from actors.spawned import ROLE, ActorRef
 from actors.stats import Health, Stats, health_of, stats_of
 from actors.stream import EventStream
 from actors.submission import NewTask, TaskOptions, check_scope, kind_fault
@@ -87,7 +88,8 @@ class Runtime:
 
     def __repr__(self) -> str:
         counts = self._engine.table.counts
-        return f"<Runtime: {counts[Status.PENDING]} pending, {counts[Status.IN_PROGRESS]} in progress>"
+        stopped = "stopped, " if self._engine.stopping else ""
+        return f"<Runtime: {stopped}{counts[Status.PENDING]} pending, {counts[Status.IN_PROGRESS]} in progress>"
 
     # Handlers
 
@@ -137,6 +139,8 @@ class Runtime:
     # Submitting
 
     @overload
+    async def submit(self, kind: Handler[None, R], **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
+    @overload
     async def submit(self, kind: Handler[P, R], payload: P, **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
     @overload
     async def submit(self, kind: str, payload: Any = None, **options: Unpack[TaskOptions]) -> TaskHandle[Any]: ...
@@ -151,6 +155,8 @@ class Runtime:
         """
         return await self.submit_task(self._new_task(kind, payload, options))
 
+    @overload
+    def submit_nowait(self, kind: Handler[None, R], **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
     @overload
     def submit_nowait(self, kind: Handler[P, R], payload: P, **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
     @overload
@@ -174,6 +180,8 @@ class Runtime:
         Each is admitted or refused for itself. SomeRefused, which has the handles of the others, if any was refused. If
         this is cancelled, those that are not in yet will not be.
         """
+        if not isinstance(tasks, Iterable):
+            raise InvalidTask(f"tasks must be some NewTasks, got {tasks!r}")
         waiting = list(tasks)
         answers: list[str | Exception] = []
         for first in range(0, len(waiting) or 1, SUBMITTED_AT_ONCE):
@@ -199,7 +207,7 @@ class Runtime:
         if isinstance(kind, Handler):
             if kind.payload_type is not None:
                 payload = as_json("payload", payload)
-            kind = kind.kind
+            kind = self.handlers.kind_of(kind)
         return NewTask(kind, payload, **options)
 
     def _submit(self, task: NewTask, task_id: str | None = None, reply_to: Address | None = FRONT) -> Submit:
@@ -252,7 +260,12 @@ class Runtime:
         """Why a task is not running yet, in a sentence and as data; UnknownTask if there is none."""
         engine = self._engine
         return explain_task(
-            engine.front.meant(task_id), engine.table, engine.scheduler(), engine.settings, engine.now()
+            engine.front.meant(task_id),
+            engine.table,
+            engine.scheduler(),
+            engine.settings,
+            engine.now(),
+            engine.stopping,
         )
 
     # Many tasks
@@ -398,6 +411,8 @@ class Runtime:
     ) -> None:
         """Have the actors of these names watched over as a group; see `actors.supervision`."""
         self._engine.check_open()
+        if isinstance(members, str):
+            raise InvalidConfig(f"members of a group must be a list of names, got {members!r}")
         addresses = tuple(f"actor/{member}" for member in members)
         self._engine.company.supervise(Group(name, addresses, strategy, restarts_max, window_seconds))
 
@@ -430,18 +445,9 @@ class Runtime:
         submit = self._submit(task, "", None)
         chosen = schedule_name(task, cron, timezone) if name is None else name
 
-        def order(reply_to: str) -> Schedule:
-            return Schedule(
-                name=chosen,
-                cron=cron,
-                timezone=timezone,
-                submit=submit,
-                misfire=misfire,
-                misfire_grace_seconds=misfire_grace_seconds,
-                reply_to=reply_to,
-            )
-
-        await self._engine.ask(TIMETABLE, order)
+        times = {"cron": cron, "timezone": timezone, "misfire": misfire}
+        order = Schedule(name=chosen, submit=submit, misfire_grace_seconds=misfire_grace_seconds, **times)
+        await self._engine.ask(TIMETABLE, lambda reply_to: replace(order, reply_to=reply_to))
         return chosen
 
     async def unschedule(self, name: str) -> None:
@@ -477,7 +483,8 @@ class Runtime:
     def tell(self, receiver: Address, message: Any) -> None:
         """Send an actor a message of its own sort (see `actors.messages`); nobody waits for what comes of it."""
         self._engine.check_open()
-        self._engine.tell(receiver, message)
+        tell = self._engine.company.tell if receiver.startswith(f"{ROLE}/") else self._engine.tell
+        tell(receiver, message)
 
     # The end
 
@@ -487,9 +494,5 @@ class Runtime:
         Leaving the block does this; here it can be done before, with another grace time.
         """
         grace_seconds = self._options.stop_grace_seconds if grace_seconds is None else grace_seconds
-        if not (isinstance(grace_seconds, (int, float)) and grace_seconds >= 0):
-            raise InvalidConfig(f"grace_seconds must be a number of seconds >= 0, got {grace_seconds!r}")
-        if not (drain is None or isinstance(drain, bool)):
-            raise InvalidConfig(f"drain must be true or false, got {drain!r}")
         await self._engine.stop(grace_seconds, self._options.drain if drain is None else drain)
         self.left = tuple(self._engine.table.every_live())

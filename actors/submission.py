@@ -17,6 +17,7 @@ __all__ = [
     "DEFAULT_USER",
     "NewTask",
     "TaskOptions",
+    "check_same_kind",
     "check_scope",
     "checked_payload",
     "cost_of",
@@ -26,6 +27,8 @@ __all__ = [
 
 DEFAULT_USER = "default"
 """Whose work it is, unless somebody is named."""
+
+KIND_LENGTH_MAX = 128
 
 _SHOWN_MAX = 64
 
@@ -73,7 +76,7 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
     cost: float | None = None
     """Expected seconds of work; the running mean of the kind unless given."""
     idempotency_key: str | None = None
-    """The same key within its user means the same task."""
+    """The same key within its user means the same task, whatever the payload; it must be of the same kind."""
     persist: bool = True
     """Whether a durable store keeps it."""
 
@@ -139,6 +142,12 @@ def check_scope(kind: object, user: object) -> None:
         raise InvalidConfig(fault)
 
 
+def check_same_kind(key: str, before: str, kind: str) -> None:
+    """InvalidTask if a key that means a task of one kind comes with another."""
+    if kind != before:
+        raise InvalidTask(f"idempotency_key {_shown(key)} must stay with kind {before!r}, got {kind!r}")
+
+
 def cost_of(value: object) -> float:
     """The cost that a submit gives, or InvalidTask."""
     cost = _finite(value)
@@ -162,11 +171,11 @@ def kind_fault(kind: object) -> str | None:
 
     >>> kind_fault("crawl")
     >>> kind_fault("")
-    "kind must be printable text, got ''"
+    "kind must be 1 to 128 printable characters, got ''"
     """
-    if isinstance(kind, str) and kind and kind.isprintable():
+    if isinstance(kind, str) and 1 <= len(kind) <= KIND_LENGTH_MAX and kind.isprintable():
         return None
-    return f"kind must be printable text, got {_shown(kind)}"
+    return f"kind must be 1 to {KIND_LENGTH_MAX} printable characters, got {_shown(kind)}"
 
 
 def _key_fault(key: object) -> str | None:

@@ -123,7 +123,9 @@ def next_status(status: Status, change: Change) -> Status:
     try:
         return TRANSITIONS[status][change]
     except KeyError:
-        raise InvalidTransition(f"a {status} task cannot be {change}") from None
+        raise InvalidTransition(
+            f"{'an' if status is Status.IN_PROGRESS else 'a'} {status} task cannot be {change}"
+        ) from None
 
 
 class Cause(StrEnum):
