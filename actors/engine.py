@@ -20,7 +20,7 @@ from actors.execution import HandlerExecutor
 from actors.front import FRONT, Asked, Front
 from actors.handlers import Handler
 from actors.host import Gate, Host
-from actors.log import FailureLog
+from actors.log import FAILURES, FailureLog
 from actors.messages import (
     QUEUE,
     SCHEDULER,
@@ -93,7 +93,7 @@ class Engine:
         self._cancel_grace_seconds = cancel_grace_seconds
         self._threads = threads
         self._failures = FailureLog()
-        self._sinks: tuple[Sink, ...] = (self.meter.on_event, self._failures.on_event)
+        self._sinks: tuple[Sink, ...] = (self.meter.on_event,)
         self._streams: WeakSet[EventStream] = WeakSet()
         self._asks = 0
         self._asked: dict[Address, Asked] = {}
@@ -228,6 +228,8 @@ class Engine:
     def _observe(self, event: Event) -> None:
         for sink in self._sinks:
             sink(event)
+        if type(event) in FAILURES:
+            self._failures.log(event)
         if self._awaited:
             self._look()
 

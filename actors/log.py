@@ -11,7 +11,10 @@ from actors.messages import Finished
 from actors.task import Task
 from actors.trace import DeadLettered, Event, Retried
 
-__all__ = ["FailureLog", "log_left"]
+__all__ = ["FAILURES", "FailureLog", "log_left"]
+
+FAILURES = (Retried, DeadLettered)
+"""What is logged."""
 
 _LOGGER = logging.getLogger("evenhand")
 _LOGGER.addHandler(logging.NullHandler())
@@ -32,16 +35,14 @@ class FailureLog:
         finally:
             self._report = None
 
-    def on_event(self, event: Event) -> None:
-        """Something happened."""
-        kind = type(event)
-        if kind is Retried or kind is DeadLettered:
-            # Somebody's own log handler that raises is no reason for a runtime to end.
-            with suppress(Exception):
-                self._log(event)
+    def log(self, event: Event) -> None:
+        """One of FAILURES happened."""
+        # Somebody's own log handler that raises is no reason for a runtime to end.
+        with suppress(Exception):
+            self._log(event)
 
     def _log(self, event: Event) -> None:
-        assert isinstance(event, (Retried, DeadLettered)), "nothing else is a failure"
+        assert isinstance(event, FAILURES), "nothing else is a failure"
         report = self._report
         if report is not None and (report.worker_id, report.token) != (event.worker, event.token):
             report = None

@@ -126,7 +126,7 @@ def checked_payload(submit: Submit, payload_bytes_max: int) -> Any:
     fault = user_name_fault(submit.user) or kind_fault(submit.kind) or _key_fault(submit.idempotency_key)
     if fault := fault or _retry_fault(submit.retry) or _persist_fault(submit.persist):
         raise InvalidTask(fault)
-    return same_json("payload", submit.payload, payload_bytes_max)
+    return None if submit.payload is None else same_json("payload", submit.payload, payload_bytes_max)
 
 
 def check_scope(kind: object, user: object) -> None:

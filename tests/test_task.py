@@ -63,7 +63,7 @@ def test_every_move_goes_where_the_table_says_and_nowhere_else(status: Status, c
     task = in_status(status)
     expected = TRANSITIONS[status].get(change)
     if expected is None:
-        with pytest.raises(InvalidTransition, match=f"^a {status} task cannot be {change}$"):
+        with pytest.raises(InvalidTransition, match=f"^an? {status} task cannot be {change}$"):
             MOVES[change](task)
     else:
         assert MOVES[change](task).status is expected
