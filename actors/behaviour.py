@@ -35,6 +35,6 @@ def builder(build: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[[
 
 def _receive_of(behaviour: Any) -> Receive:
     receive = behaviour if inspect.iscoroutinefunction(behaviour) else getattr(behaviour, "receive", None)
-    if not callable(receive):
+    if not callable(receive) or (inspect.isroutine(receive) and not inspect.iscoroutinefunction(receive)):
         raise InvalidConfig(f"an actor must be an async function or have an async receive, got {behaviour!r}")
     return receive  # type: ignore[no-any-return]

@@ -46,7 +46,7 @@ class Calls:
         send: Callable[[Submit], Awaitable[str]],
     ) -> str:
         """Have a task that calls this submitted, and wait until it is in; its id."""
-        if not callable(function):
+        if not callable(function) or inspect.isbuiltin(function) or isinstance(function, type):
             if inspect.iscoroutine(function):
                 # Else Python would complain of it, too.
                 function.close()

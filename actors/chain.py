@@ -15,7 +15,7 @@ from actors.errors import InvalidConfig
 from actors.handle import TaskHandle
 from actors.limits import Limit
 from actors.messages import SCHEDULER, SetLimit
-from actors.submission import TaskOptions
+from actors.submission import TaskOptions, kind_fault
 
 if TYPE_CHECKING:
     from actors.runtime import Runtime
@@ -27,6 +27,8 @@ class TaskQueue:
     """One kind of task; every method but `results` gives the queue back."""
 
     def __init__(self, runtime: "Runtime", kind: str) -> None:
+        if fault := kind_fault(kind):
+            raise InvalidConfig(fault)
         self._runtime = runtime
         self._kind = kind
         self._worker: Callable[..., Any] | None = None
@@ -37,6 +39,8 @@ class TaskQueue:
 
     def set_worker(self, worker: Callable[..., Any], *, process: bool = False) -> "TaskQueue":
         """The handler of the kind."""
+        if not callable(worker):
+            raise InvalidConfig(f"worker of {self._kind!r} must be a function, got {worker!r}")
         handler = self._runtime.handlers.get(self._kind)
         if handler is None or worker not in (handler, handler.function):
             self._check_open("worker")
@@ -48,6 +52,8 @@ class TaskQueue:
 
     def set_worker_count(self, count: int | None) -> "TaskQueue":
         """How many of its tasks run at once: `concurrency_max`."""
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise InvalidConfig(f"worker_count of {self._kind!r} must be a whole number >= 1, got {count!r}")
         return self._set_limit(concurrency_max=count)
 
     def set_rate_limit(self, per_second: float | None) -> "TaskQueue":

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from actors.context import Context
-from actors.handlers import Handler, as_json
+from actors.handlers import Handler
 from actors.process import SCRIPT, Call, Said
 from actors.reports import failed
 
@@ -104,7 +104,7 @@ def respond(call: Call, speaker: Speaker) -> Said:
         payload = handler.typed_payload(call.run.payload)
         context = Context(call.run, {}, lambda progress: speaker.say(Said(progress=progress)))
         result = handler(payload, context) if call.takes_context else handler(payload)
-        return Said(done=True, result=as_json("result", _awaited(result)))
+        return Said(done=True, result=handler.json_result(_awaited(result), call.result_bytes_max))
     except BaseException as error:
         report = failed("", call.run, error)
         return Said(
@@ -114,6 +114,7 @@ def respond(call: Call, speaker: Speaker) -> Said:
             error_types=report.error_types,
             retry_after=report.retry_after_seconds,
             give_up=report.give_up,
+            traceback=report.traceback,
         )
 
 

@@ -55,6 +55,8 @@ def load_options(
     Traceback (most recent call last):
     actors.errors.InvalidConfig: workers must be a whole number >= 1, got 0
     """
+    if not (config is None or isinstance(config, (str, Path))):
+        raise InvalidConfig(f"config must be the name of a file, got {config!r}")
     path = config if config is not None else environment.get(CONFIG_VARIABLE) or None
     said, faults = _Said(), []
     if path is not None:

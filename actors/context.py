@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from actors.handlers import as_json
 from actors.messages import Run
+from actors.values import as_json
 
 __all__ = ["CURRENT_WORKER", "Context"]
 

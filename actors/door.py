@@ -37,7 +37,7 @@ class Door:
     >>> for _ in range(8):
     ...     door.count("alice", +1)
     >>> str(door.refusal("alice")), door.refusal("bob")
-    ("admitted tasks of 'alice' must be at most 8 times the places still free (0), got 9", None)
+    ("admitted tasks of 'alice' must be at most admission_share (8) times the 0 of 9 places that would be left free, got 9", None)
     """
 
     def __init__(self, settings: Settings, notes: Notes) -> None:
@@ -120,8 +120,8 @@ class Door:
         if self._at_its_bound(user):
             return QueueFull(f"{mine} {self._user_bound}, got one more")
         assert self._share is not None, "nothing else can refuse"
-        places = f"{float(self._share):g} times the places still free ({self.free - 1})"
-        return QueueFull(f"{mine} {places}, got {self.held(user) + 1}")
+        places = f"the {self.free - 1} of {self._bound} places that would be left free"
+        return QueueFull(f"{mine} admission_share ({float(self._share):g}) times {places}, got {self.held(user) + 1}")
 
     def _at_its_bound(self, user: str) -> bool:
         return self._user_bound is not None and self.held(user) >= self._user_bound

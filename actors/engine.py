@@ -9,24 +9,27 @@ back in order, as at any other stop.
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import trio
 
 from actors.actor import Draw
 from actors.config import Settings
-from actors.errors import RuntimeStopped
+from actors.errors import InvalidConfig, RuntimeStopped
 from actors.execution import HandlerExecutor
 from actors.front import FRONT, Asked, Front
 from actors.handlers import Handler
 from actors.host import HOST, Gate, Host
 from actors.inbox import INBOX, InboxReader
 from actors.journal import StoreJournal
+from actors.log import FAILURES, FailureLog
 from actors.messages import (
     QUEUE,
     SCHEDULER,
     Address,
     Answered,
+    Finished,
+    Refused,
     Retire,
     Submit,
     Withdraw,
@@ -99,8 +102,9 @@ class Engine:
         self._resources = resources
         self._cancel_grace_seconds = cancel_grace_seconds
         self._threads = threads
+        self._failures = FailureLog()
         self._sinks: tuple[Sink, ...] = (self.meter.on_event,)
-        self._streams: set[EventStream] = set()
+        self._streams: WeakSet[EventStream] = WeakSet()
         self._asks = 0
         self._asked: dict[Address, Asked] = {}
         """Questions that are not answered yet."""
@@ -138,8 +142,7 @@ class Engine:
                     self._nursery.cancel_scope.cancel()
         finally:
             self.stopping = True
-            for stream in list(self._streams):
-                stream.close()
+            self._end_streams()
             self.closed.set()
             for event in self._awaited:
                 event.set()
@@ -151,19 +154,31 @@ class Engine:
         for executor in self.executors.values():
             self._abandon(executor)
         self._close.set()
-        for asked, submit in list(self._at_the_door.items()):
-            if asked.answer is None:
-                self._withdraw(submit)
+        self._conclude()
         # Not where a failure ends the engine: whoever is in the block is about to be cancelled by that, and not told.
         stopped = RuntimeStopped("the runtime has stopped")
         self.front.close(stopped)
         for asked in self._asked.values():
             asked.hear(Answered("", stopped))
 
+    def _conclude(self) -> None:
+        """Nothing runs any more, nor will it: whoever waits for an end, an event or a place is told so."""
+        stopped = RuntimeStopped("the runtime has stopped")
+        for asked, submit in list(self._at_the_door.items()):
+            # One that could not be taken back is in, and is about to be told so.
+            if asked.answer is None and self._withdraw(submit):
+                asked.hear(Refused(submit.id, stopped))
+        self.front.conclude(stopped)
+        self._end_streams()
+
+    def _end_streams(self) -> None:
+        for stream in list(self._streams):
+            stream.close()
+
     def _spawn(self) -> None:
         self.host.spawn(FRONT, lambda: self.front)
         self._resume()
-        self.host.spawn(TIMETABLE, lambda: Timetable(notes_of(self.table, TIMETABLE), self.settings.payload_bytes_max))
+        self.host.spawn(TIMETABLE, self._build_timetable)
         for number, worker_class in enumerate(self._classes, start=1):
             address = worker_address(number)
             self.host.spawn(address, self._worker_builder(address, worker_class))
@@ -197,12 +212,23 @@ class Engine:
         """Whether everything that was decided is safe, as far as anything is to be."""
         return self.journal is None or self.journal.idle
 
+    def _build_timetable(self) -> Timetable:
+        notes, bytes_max = notes_of(self.table, TIMETABLE), self.settings.payload_bytes_max
+        return Timetable(notes, bytes_max, retired=self.stopping)
+
     def _worker_builder(self, address: Address, worker_class: WorkerClass) -> Callable[[], Worker]:
         def build() -> Worker:
             assert self._nursery is not None, "workers are built while the engine runs"
             if (before := self.executors.get(address)) is not None:
                 self._abandon(before)
-            executor = HandlerExecutor(address, self._handlers, self._resources, self._executed, threads=self._threads)
+            executor = HandlerExecutor(
+                address,
+                self._handlers,
+                self._resources,
+                self._executed,
+                result_bytes_max=self.settings.payload_bytes_max,
+                threads=self._threads,
+            )
             self.executors[address] = executor
             self._nursery.start_soon(self._serve, executor, name=address)
             notes = notes_of(self.table, address)
@@ -227,7 +253,11 @@ class Engine:
         self.abandoned_threads += executor.abandon()
 
     def _executed(self, sender: Address, receiver: Address, message: Any) -> None:
-        self.time.tell(sender, receiver, message)
+        if type(message) is Finished and message.error is not None:
+            with self._failures.expecting(message):
+                self.time.tell(sender, receiver, message)
+        else:
+            self.time.tell(sender, receiver, message)
         self._look()
 
     def _undeliver(self, sender: Address, receiver: Address, message: Any) -> None:
@@ -239,6 +269,8 @@ class Engine:
     def _observe(self, event: Event) -> None:
         for sink in self._sinks:
             sink(event)
+        if type(event) in FAILURES:
+            self._failures.log(event)
         if self._awaited:
             self._look()
 
@@ -251,14 +283,19 @@ class Engine:
         self._sinks = tuple(other for other in self._sinks if other != sink)
 
     def open_stream(self, buffer_max: int) -> EventStream:
-        """A stream of all events from now on, which ends with the engine."""
+        """A stream of all events from now on, which ends with the engine, or when nobody holds it any more."""
 
-        def closing(stream: EventStream) -> None:
-            self.remove_sink(stream.on_event)
-            self._streams.discard(stream)
+        def hand_over(event: Event) -> None:
+            if (stream := held()) is not None:
+                stream.on_event(event)
 
-        stream = EventStream(buffer_max, closing)
-        self.add_sink(stream.on_event)
+        def let_go(_: object) -> None:
+            self.remove_sink(hand_over)
+
+        stream = EventStream(buffer_max, let_go)
+        # Weakly: whoever leaves a loop over a stream with `break` has no way to close it.
+        held = ref(stream, let_go)
+        self.add_sink(hand_over)
         self._streams.add(stream)
         return stream
 
@@ -394,9 +431,15 @@ class Engine:
     async def stop(self, grace_seconds: float, drain: bool) -> None:
         """Take no more orders; let what runs, or with `drain` what waits too, end within the grace time; then give it back.
 
-        What is still told to stop then has `cancel_grace_seconds` before its worker fences it.
+        What is still told to stop then has `cancel_grace_seconds` before its worker fences it. When this returns, whoever
+        waited for something that will not come has been told.
         """
+        if not (isinstance(grace_seconds, (int, float)) and grace_seconds >= 0):
+            raise InvalidConfig(f"grace_seconds must be a number of seconds >= 0, got {grace_seconds!r}")
+        if not isinstance(drain, bool):
+            raise InvalidConfig(f"drain must be true or false, got {drain!r}")
         self.stopping = True
+        self.tell(TIMETABLE, Retire())
         with trio.move_on_after(grace_seconds):
             if drain:
                 await self._until(lambda: not self._live())
@@ -406,6 +449,8 @@ class Engine:
         await self._until(lambda: not self._owing())
         if self.journal is not None:
             await self.journal.flush()
+        if not self.time.failed:
+            self._conclude()
 
     def _tell_workers(self, message: Retire) -> None:
         for address in self.executors:

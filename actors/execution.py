@@ -24,10 +24,11 @@ import trio
 
 from actors.actor import NEVER, Draw
 from actors.context import CURRENT_WORKER, Context
-from actors.handlers import Handler, as_json
+from actors.handlers import Handler
 from actors.messages import Address, Beat, Finished, Run, shard_address
 from actors.process import Child
 from actors.reports import completed, failed, stopped, within
+from actors.values import own_copy
 
 __all__ = ["HandlerExecutor", "Tell"]
 
@@ -48,12 +49,14 @@ class HandlerExecutor:
         resources: Mapping[str, Any],
         tell: Tell,
         *,
+        result_bytes_max: int,
         threads: bool = True,
     ) -> None:
         self._worker = worker
         self._handlers = handlers
         self._resources = resources
         self._tell = tell
+        self._result_bytes_max = result_bytes_max
         self._threads = threads
         self._send, self._receive = trio.open_memory_channel[Run](1)
         self._scope = trio.CancelScope()
@@ -177,8 +180,8 @@ class HandlerExecutor:
         self._executing = True
         try:
             result = await self._call(handler, run)
-            if result is not None and handler.mode != "process" and not handler.any_result:
-                result = as_json("result", result)
+            if result is not None and handler.mode != "process":
+                result = handler.json_result(result, self._result_bytes_max)
         except BaseException as error:
             if not _ends_one_run(error):
                 raise
@@ -187,8 +190,13 @@ class HandlerExecutor:
 
     async def _call(self, handler: Handler[Any, Any], run: Run) -> Any:
         if handler.mode == "process":
-            return await self._child.call(handler, run, partial(self._beat, run))
-        payload = run.payload if handler.payload_type is None else handler.typed_payload(run.payload)
+            return await self._child.call(handler, run, partial(self._beat, run), self._result_bytes_max)
+        payload = run.payload
+        if payload is not None:
+            # Whatever the handler does to it, the next execution finds it as it was submitted.
+            payload = handler.typed_payload(own_copy(payload))
+        elif handler.payload_type is not None:
+            payload = handler.typed_payload(None)
         arguments: tuple[Any, ...] = (payload,)
         if handler.takes_context:
             self._context = Context(run, self._resources, partial(self._beat_from_anywhere, run))

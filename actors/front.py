@@ -89,8 +89,8 @@ class Front:
         self._answered: deque[str] = deque()
         """Those of them that were answered, the first at the front."""
         self._awaiting: dict[str, list[Asked]] = {}
-        self.closed = False
-        """Whether nobody is told anything any more."""
+        self.concluded = False
+        """Whether no task will end any more."""
 
     def start(self, now: float) -> Effects:
         return _NOTHING
@@ -154,14 +154,18 @@ class Front:
                     del self._awaiting[task_id]
         return ended.task
 
-    def close(self, error: EvenhandError) -> None:
-        """Tell everybody who waits that there is nothing to wait for; nobody will be told anything any more."""
-        self.closed = True
-        for asked in (*self.submits.values(), *self.left_open.values()):
-            asked.hear(Refused("", error))
+    def conclude(self, error: EvenhandError) -> None:
+        """No task will end any more: tell whoever waits for one."""
+        self.concluded = True
         for task_id in list(self._awaiting):
             for asked in self._awaiting.pop(task_id):
                 asked.hear(Answered(task_id, error))
+
+    def close(self, error: EvenhandError) -> None:
+        """Tell everybody who waits that there is nothing to wait for; nobody will be told anything any more."""
+        self.conclude(error)
+        for asked in (*self.submits.values(), *self.left_open.values()):
+            asked.hear(Refused("", error))
 
 
 def warn_if_full(executors: Collection[HandlerExecutor]) -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from actors.errors import TaskCancelled, TaskFailed
-from actors.task import Status, Task
+from actors.task import Cause, Status, Task
 
 if TYPE_CHECKING:
     from actors.runtime import Runtime
@@ -43,7 +43,7 @@ class TaskHandle(Generic[R]):
         if task.status is Status.CANCELLED:
             raise TaskCancelled(f"{task.identity} was cancelled", task)
         if task.status is not Status.COMPLETED:
-            raise TaskFailed(f"{task.identity} failed ({task.cause}) after {_executions(task)}: {task.error}", task)
+            raise _failure(task)
         handler = self._runtime.handlers.get(task.kind)
         result: R = task.result if handler is None else handler.typed_result(task.result)
         return result
@@ -51,6 +51,15 @@ class TaskHandle(Generic[R]):
     async def cancel(self) -> None:
         """Cancel the task: at once if it waits, by asking its worker if it runs. InvalidTransition if it has ended."""
         await self._runtime.cancel(self.id)
+
+
+def _failure(task: Task) -> TaskFailed:
+    """What is raised in the place of a result, with where the handler raised as a note."""
+    cause = "" if task.cause is Cause.FAILED else f" ({task.cause})"
+    failure = TaskFailed(f"{task.identity} failed{cause} after {_executions(task)}: {task.error}", task)
+    if task.history and (traceback := task.history[-1].traceback) is not None:
+        failure.add_note(f"what the handler raised:\n{traceback}")
+    return failure
 
 
 def _executions(task: Task) -> str:

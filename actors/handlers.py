@@ -3,13 +3,12 @@
 An `async def` runs in trio, a plain function in a thread, and with `process=True` either runs in a process of its own. A
 handler takes the payload, and a `Context` beside it if it has a second parameter.
 
-Payloads and results are JSON. Where a handler is annotated with something more than that (a dataclass, an attrs class, a
+Payloads and results are JSON, and such as JSON gives back as they are, in at most `payload_bytes_max` bytes. Where a handler is annotated with something more than that (a dataclass, an attrs class, a
 msgspec Struct, a datetime), its payload is made into that before it is called, and its result on the way out of
 `TaskHandle.result()`; so what mypy says of them is what they are.
 """
 
 import inspect
-import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from types import SimpleNamespace, UnionType
@@ -33,11 +32,12 @@ import msgspec
 
 from actors.config import KindSettings
 from actors.errors import InvalidConfig, InvalidTask
+from actors.values import same_json
 
 if TYPE_CHECKING:
     from actors.context import Context
 
-__all__ = ["Handler", "Handlers", "Registers", "as_json"]
+__all__ = ["Handler", "Handlers", "Registers"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -49,41 +49,6 @@ _JSON_TYPES = (None, type(None), bool, int, float, str, list, dict, object, Any)
 
 _KEY_TYPES = (str, object, Any)
 """What the keys of a `dict` may be said to be, if JSON is to give it back as it is."""
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
-
-
-def as_json(what: str, value: Any) -> Any:
-    """A value as JSON would give it back: what every store gives back, too.
-
-    >>> as_json("result", {"at": (1, 2)})
-    {'at': [1, 2]}
-    >>> as_json("result", object())
-    Traceback (most recent call last):
-    actors.errors.InvalidTask: result must be a JSON value, got object: Encoding objects of type object is unsupported
-    """
-    if value is None or type(value) is bool:
-        return value
-    try:
-        encoded = _encode(value)
-        if b"null" in encoded:
-            _check_numbers(msgspec.to_builtins(value))
-        return _decode(encoded)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidTask(f"{what} must be a JSON value, got {type(value).__name__}: {error}") from None
-
-
-def _check_numbers(value: Any) -> None:
-    """ValueError if there is a number that JSON has no word for: it would be read back as None."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"JSON has no {value}")
-    if isinstance(value, (list, tuple, set, frozenset)):
-        for item in value:
-            _check_numbers(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _check_numbers(item)
 
 
 @attrs.frozen(eq=False)
@@ -132,6 +97,12 @@ class Handler(Generic[P, R]):
             return payload
         return self._converted("payload", payload, self.payload_type)
 
+    def json_result(self, result: Any, bytes_max: int) -> Any:
+        """The result as it is kept; InvalidTask if it is not what a result may be."""
+        if result is None or self.any_result:
+            return result
+        return same_json(f"result of {self.kind!r}", result, bytes_max, converted=self.result_type is not None)
+
     def typed_result(self, result: Any) -> R:
         """The result as the function gave it; InvalidTask if that was not what its annotation says."""
         if self.result_type is None:
@@ -167,6 +138,13 @@ class Handlers(Mapping[str, Handler[Any, Any]]):
 
     def __len__(self) -> int:
         return len(self._handlers)
+
+    def kind_of(self, handler: Handler[Any, Any]) -> str:
+        """The kind of a handler that is one of these; InvalidTask if it is another's."""
+        here = self._handlers.get(handler.kind)
+        if here is None or (here is not handler and here.function is not handler.function):
+            raise InvalidTask(f"handler of {handler.kind!r} must be one of this runtime's, got that of another")
+        return handler.kind
 
     def add(self, handler: Handler[Any, Any], settings: KindSettings) -> None:
         """From now on tasks of this kind can be run."""

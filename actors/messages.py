@@ -196,6 +196,8 @@ class Finished(_Message, frozen=True, gc=False, kw_only=True):
     """The handler asked for this delay itself."""
     give_up: bool = False
     """The handler said that another try is no use."""
+    traceback: str | None = None
+    """Where the handler raised, if it did."""
 
 
 class Beat(_Message, frozen=True, gc=False):
@@ -412,7 +414,7 @@ class Run(_Message, frozen=True, gc=False):
 
 
 class Retire(_Message, frozen=True, gc=False):
-    """Take no more runs; end the one under way, and give it back at once if asked."""
+    """Take no more runs; end the one under way, and give it back at once if asked. To the timetable: fire no more."""
 
     at_once: bool = False
 

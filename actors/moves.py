@@ -60,9 +60,9 @@ def complete(task: Task, result: Any, now: float) -> Task:
     )
 
 
-def retry(task: Task, outcome: str, error: str, run_after: float, now: float) -> Task:
+def retry(task: Task, outcome: str, error: str, run_after: float, now: float, traceback: str | None = None) -> Task:
     """The execution failed or crashed, and another may follow at `run_after`."""
-    return _back_to_pending(task, Change.RETRY, outcome, error, now, run_after=run_after)
+    return _back_to_pending(task, Change.RETRY, outcome, error, now, run_after, traceback)
 
 
 def recover(task: Task, error: str, now: float) -> Task:
@@ -98,14 +98,15 @@ def requeue(task: Task, reset_retries: bool, now: float) -> Task:
     )
 
 
-def fail(task: Task, cause: Cause, outcome: str, error: str, now: float) -> Task:
+def fail(task: Task, cause: Cause, outcome: str, error: str, now: float, traceback: str | None = None) -> Task:
     """The execution failed and none may follow: a dead letter."""
-    return _end(task, Change.FAIL, outcome, now, cause=cause, error=error)
+    return _end(task, Change.FAIL, outcome, now, error, traceback, cause=cause)
 
 
 def expire(task: Task, now: float) -> Task:
     """Nobody started it in time: a dead letter."""
-    error = f"not started by {task.expires_at:g} s"
+    assert task.expires_at is not None, "only what has a time can be late"
+    error = f"not started within {max(0.0, task.expires_at - task.created_at):g} s"
     return _end(task, Change.EXPIRE, "expired", now, cause=Cause.EXPIRED, error=error)
 
 
@@ -132,12 +133,13 @@ def _back_to_pending(
     error: str | None,
     now: float,
     run_after: float | None = None,
+    traceback: str | None = None,
     **changes: Any,
 ) -> Task:
     return replace(
         task,
         status=next_status(task.status, change),
-        history=_with_attempt(task, outcome, error, now),
+        history=_with_attempt(task, outcome, error, now, traceback),
         error=error,
         run_after=run_after,
         lease_until=None,
@@ -146,11 +148,19 @@ def _back_to_pending(
     )
 
 
-def _end(task: Task, change: Change, outcome: str, now: float, error: str | None = None, **changes: Any) -> Task:
+def _end(
+    task: Task,
+    change: Change,
+    outcome: str,
+    now: float,
+    error: str | None = None,
+    traceback: str | None = None,
+    **changes: Any,
+) -> Task:
     return replace(
         task,
         status=next_status(task.status, change),
-        history=_with_attempt(task, outcome, error, now),
+        history=_with_attempt(task, outcome, error, now, traceback),
         error=error if error is not None else task.error,
         completed_at=now,
         lease_until=None,
@@ -159,10 +169,13 @@ def _end(task: Task, change: Change, outcome: str, now: float, error: str | None
     )
 
 
-def _with_attempt(task: Task, outcome: str, error: str | None, now: float) -> tuple[Attempt, ...]:
+def _with_attempt(
+    task: Task, outcome: str, error: str | None, now: float, traceback: str | None = None
+) -> tuple[Attempt, ...]:
     """The history, with the execution that ends now if there is one."""
     if task.status is not Status.IN_PROGRESS:
         return task.history
     assert task.worker_id is not None and task.started_at is not None, "a running task has an owner"
-    attempt = Attempt(task.attempts, task.token, task.worker_id, task.started_at, now, outcome, error, task.requeues)
+    when = (task.started_at, now)
+    attempt = Attempt(task.attempts, task.token, task.worker_id, *when, outcome, error, task.requeues, traceback)
     return (*task.history, attempt)

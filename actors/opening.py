@@ -13,8 +13,10 @@ from actors.actor import keyed_draw
 from actors.config import KindSettings
 from actors.configuration import load_options
 from actors.engine import Engine
+from actors.errors import InvalidConfig
 from actors.handlers import Handlers
 from actors.journal import StoreJournal
+from actors.log import log_left
 from actors.options import Options
 from actors.policies import ORDERING, SHARING
 from actors.recording import Recorder, recording_path
@@ -58,6 +60,8 @@ async def open_runtime(
     >>> trio.run(main)
     42
     """
+    if not (resources is None or isinstance(resources, Mapping)):
+        raise InvalidConfig(f"resources must be a table of names, got {resources!r}")
     if store is not None:
         options["store"] = store
     loaded = load_options(config, keywords=options)
@@ -128,7 +132,10 @@ async def _run(
             await nursery.start(engine.run)
             try:
                 yield runtime
+                asked_to_stop = engine.stopping
                 await runtime.stop()
+                if runtime.left and not asked_to_stop and options.store == "memory":
+                    log_left(runtime.left)
             except Exception as error:
                 raised = error
             finally:

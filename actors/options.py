@@ -205,7 +205,7 @@ class AlertOptions:
     """
 
     oldest_wait_seconds: float | None = attrs.field(default=300.0, validator=or_none(finite(0)))
-    """The task that has waited longest though it could run has waited longer than this."""
+    """The task that has waited longest, its delays not counted, has waited longer than this."""
     failure_rate: float | None = attrs.field(default=0.5, validator=or_none(between(0, 1)))
     """More than this part of the executions of the last minutes failed."""
     stuck: int | None = attrs.field(default=0, validator=or_none(whole(0)))

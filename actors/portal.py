@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import trio
 
-from actors.errors import RuntimeStopped
+from actors.errors import InvalidTask, RuntimeStopped
 from actors.handle import TaskHandle
 from actors.handlers import Handler
 from actors.submission import NewTask, TaskOptions
@@ -30,6 +30,8 @@ class ThreadPortal:
         self._token = token
 
     @overload
+    def submit(self, kind: Handler[None, R], **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
+    @overload
     def submit(self, kind: Handler[P, R], payload: P, **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
     @overload
     def submit(self, kind: str, payload: Any = None, **options: Unpack[TaskOptions]) -> TaskHandle[Any]: ...
@@ -43,6 +45,8 @@ class ThreadPortal:
 
     def result(self, handle: TaskHandle[R]) -> R:
         """As `TaskHandle.result`."""
+        if not isinstance(handle, TaskHandle):
+            raise InvalidTask(f"handle must be a TaskHandle, got {handle!r}")
         return self._run(handle.result)
 
     def wait(self, task_id: str) -> Task:

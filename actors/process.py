@@ -44,6 +44,7 @@ class Call(msgspec.Struct, frozen=True):
     """Where modules are looked for."""
     run: Run
     takes_context: bool
+    result_bytes_max: int
 
 
 class Said(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,6 +60,7 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     error_types: tuple[str, ...] = ()
     retry_after: float | None = None
     give_up: bool = False
+    traceback: str | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -95,10 +97,12 @@ class Child:
         self._process: trio.Process | None = None
         self._buffer = bytearray()
 
-    async def call(self, handler: Handler[Any, Any], run: Run, beat: Callable[[Any], None]) -> Any:
+    async def call(
+        self, handler: Handler[Any, Any], run: Run, beat: Callable[[Any], None], result_bytes_max: int
+    ) -> Any:
         """Run a handler there; what it returned, or what it raised. A cancelled call kills the process."""
         function, main = name_of(handler.function)
-        call = Call(function, main, sys.path, run, handler.takes_context)
+        call = Call(function, main, sys.path, run, handler.takes_context, result_bytes_max)
         finished = False
         try:
             await self._start()
@@ -170,4 +174,4 @@ def _outcome(said: Said) -> Any:
         raise Retry(said.retry_after, said.error)
     if said.give_up:
         raise GiveUp(said.error)
-    raise RaisedElsewhere(said.error, said.error_types, crashed=said.crashed)
+    raise RaisedElsewhere(said.error, said.error_types, crashed=said.crashed, traceback=said.traceback)

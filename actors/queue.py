@@ -40,7 +40,7 @@ from actors.messages import (
 )
 from actors.pushout import Pushout
 from actors.retention import Retention
-from actors.submission import check_submit, cost_of, seconds_of
+from actors.submission import check_same_kind, checked_payload, cost_of, seconds_of
 from actors.table import Notes, Removed, Table
 from actors.task import Priority, Task
 from actors.trace import SubmitRefused, Swept
@@ -119,15 +119,19 @@ class Queue:
 
     def _submit(self, submit: Submit, now: float, effects: Effects) -> None:
         try:
-            check_submit(submit, self._settings.payload_bytes_max)
+            payload = checked_payload(submit, self._settings.payload_bytes_max)
+            if payload is not submit.payload:
+                submit = msgspec.structs.replace(submit, payload=payload)
             task = self._task(submit, now)
+            known = self._known(task)
+            joined = known is None and self._room.join(submit)
         except EvenhandError as error:
             self._refuse(submit, error, now, effects)
             return
         full = self._door.refusal(submit.user)
-        if (known := self._known(task)) is not None:
+        if known is not None:
             self._accept(submit.id, submit.reply_to, known, effects)
-        elif self._room.join(submit):
+        elif joined:
             return
         elif full is None and submit.user not in self._room:
             self._admit(task, submit.reply_to, effects)
@@ -161,16 +165,18 @@ class Queue:
         return 1.0 if mean is None else mean
 
     def _known(self, task: Task) -> str | None:
-        if task.idempotency_key is None:
+        """The task that the key means, if it means one; InvalidTask if that is of another kind."""
+        if task.idempotency_key is None or (known := self._notes.get(key_note(task))) is None:
             return None
-        known: str | None = self._notes.get(key_note(task))
-        return known
+        task_id, kind = known
+        check_same_kind(task.idempotency_key, kind, task.kind)
+        return str(task_id)
 
     def _admit(self, task: Task, reply_to: Address | None, effects: Effects) -> None:
         self._sequence = self._notes["sequence"] = task.sequence
         self._count(task.user, +1)
         if task.idempotency_key is not None:
-            self._notes[key_note(task)] = task.id
+            self._notes[key_note(task)] = [task.id, task.kind]
         effects.send(shard_address(task.user), Enqueue(task, reply_to))
 
     def _accept(self, submitted_id: str, reply_to: Address | None, task_id: str, effects: Effects) -> None:
@@ -290,7 +296,7 @@ class Queue:
         if task is None:
             error = UnknownTask(f"no task has id {message.task_id!r}")
         elif not task.status.terminal:
-            error = InvalidTransition(f"a {task.status} task cannot be deleted: cancel it first")
+            error = InvalidTransition(f"a task that is {task.status} cannot be deleted: cancel it first")
         else:
             self._remove(task, now, effects)
         if message.reply_to is not None:
@@ -299,7 +305,7 @@ class Queue:
     def _remove(self, task: Task, now: float, effects: Effects) -> None:
         effects.records.append(Removed(task.id))
         effects.events.append(Swept(now, task.identity))
-        if self._known(task) == task.id:
+        if task.idempotency_key is not None and self._notes.get(key_note(task)) == [task.id, task.kind]:
             del self._notes[key_note(task)]
 
     # Shared by the above

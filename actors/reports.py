@@ -5,7 +5,9 @@ names of its class and their bases; one that wanted to end the program, or did e
 exceptions, which is what a nursery raises, goes by its parts: one alone speaks for the group, and of several every name counts.
 """
 
+import traceback
 from collections.abc import Iterator
+from types import FrameType, TracebackType
 from typing import Any
 
 from actors.errors import EvenhandError, InvalidConfig, InvalidTask
@@ -17,6 +19,12 @@ __all__ = ["GiveUp", "ProcessDied", "RaisedElsewhere", "Retry", "completed", "fa
 
 ERROR_LENGTH_MAX = 10_000
 """Of what an exception says, so much is kept."""
+
+TRACEBACK_LENGTH_MAX = 10_000
+"""Of a traceback, so much of its end is kept."""
+
+_AROUND = ("actors", "trio", "outcome")
+"""Whose frames come before those of a handler."""
 
 
 class Retry(EvenhandError):
@@ -48,10 +56,11 @@ class RaisedElsewhere(EvenhandError):
     ('ValueError', 'Exception')
     """
 
-    def __init__(self, said: str, names: tuple[str, ...], crashed: bool = False) -> None:
+    def __init__(self, said: str, names: tuple[str, ...], crashed: bool = False, traceback: str | None = None) -> None:
         super().__init__(said)
         self.names = names
         self.crashed = crashed
+        self.traceback = traceback
 
 
 class ProcessDied(EvenhandError):
@@ -87,6 +96,7 @@ def failed(worker: Address, run: Run, error: BaseException) -> Finished:
         retry_after_seconds=error.after if isinstance(error, Retry) else None,
         # What is wrong with a payload, a result or a handler is wrong every time.
         give_up=isinstance(error, (GiveUp, InvalidTask, InvalidConfig)),
+        traceback=_traceback(error),
     )
 
 
@@ -127,6 +137,36 @@ def _said(error: BaseException) -> str:
     except Exception:
         # Its own __str__ may raise.
         return type(error).__name__
+
+
+def _traceback(error: BaseException) -> str | None:
+    """Where it was raised, as Python says it, from the handler's own frame on."""
+    if isinstance(error, RaisedElsewhere):
+        return error.traceback
+    if (frames := _own_frames(error.__traceback__)) is None:
+        # It is Evenhand that refuses something, and says what.
+        return None
+    try:
+        lines = traceback.format_exception(type(error), error, frames)
+    except Exception:
+        # Formatting asks the exception this and that, and it may raise.
+        return None
+    text = "".join(lines).rstrip().encode(errors="backslashreplace").decode()
+    return text if len(text) <= TRACEBACK_LENGTH_MAX else "..." + text[-TRACEBACK_LENGTH_MAX:]
+
+
+def _own_frames(frames: TracebackType | None) -> TracebackType | None:
+    """From the first that is the handler's."""
+    while frames is not None and _package(frames.tb_frame) in _AROUND:
+        frames = frames.tb_next
+    return frames
+
+
+def _package(frame: FrameType) -> str:
+    # The module that a process runs is called `__main__`; its spec says what it is.
+    spec = frame.f_globals.get("__spec__")
+    name: str = frame.f_globals.get("__name__", "") if spec is None else spec.name
+    return name.partition(".")[0]
 
 
 def _types(error: BaseException) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def restore(store: Store, table: Table) -> float:
         if not task.status.terminal:
             held[task.user] += 1
         if task.idempotency_key is not None:
-            derived[key_note(task)] = task.id
+            derived[key_note(task)] = [task.id, task.kind]
     derived |= {f"held/{user}": count for user, count in held.items()}
     table.apply(Noted(QUEUE, derived))
     return store.last_at()

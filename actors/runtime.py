@@ -17,6 +17,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
 import attrs
 import trio
+from msgspec.structs import replace
 
 from actors.calls import RUN_SOON, Calls
 from actors.chain import TaskQueue
@@ -26,7 +27,7 @@ from actors.errors import InvalidConfig, InvalidTask, InvalidTransition, Runtime
 from actors.explain import Explanation, explain_task
 from actors.front import FRONT, warn_if_full
 from actors.handle import TaskHandle
-from actors.handlers import Handler, Handlers, Registers, as_json
+from actors.handlers import Handler, Handlers, Registers
 from actors.host import Envelope
 from actors.ids import new_id
 from actors.limits import Limit
@@ -53,13 +54,14 @@ from actors.messages import (
 from actors.options import Options
 from actors.portal import ThreadPortal
 from actors.retry import RetryPolicy
-from actors.spawned import ActorRef
+from actors.spawned import ROLE, ActorRef
 from actors.stats import Health, Stats, health_of, stats_of
 from actors.stream import EventStream
 from actors.submission import NewTask, TaskOptions, check_scope, kind_fault
 from actors.supervision import Group
 from actors.task import Cause, Status, Task
-from actors.timetable import TIMETABLE, Scheduled
+from actors.timetable import TIMETABLE, Scheduled, schedule_name
+from actors.values import as_json
 
 __all__ = ["Runtime"]
 
@@ -82,11 +84,12 @@ class Runtime:
         self._calls = Calls(engine.table)
         self._token = trio.lowlevel.current_trio_token()
         self.left: tuple[Task, ...] = ()
-        """After the block: the tasks that had not ended."""
+        """Once stopped: the tasks that had not ended."""
 
     def __repr__(self) -> str:
         counts = self._engine.table.counts
-        return f"<Runtime: {counts[Status.PENDING]} pending, {counts[Status.IN_PROGRESS]} in progress>"
+        stopped = "stopped, " if self._engine.stopping else ""
+        return f"<Runtime: {stopped}{counts[Status.PENDING]} pending, {counts[Status.IN_PROGRESS]} in progress>"
 
     # Handlers
 
@@ -136,6 +139,8 @@ class Runtime:
     # Submitting
 
     @overload
+    async def submit(self, kind: Handler[None, R], **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
+    @overload
     async def submit(self, kind: Handler[P, R], payload: P, **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
     @overload
     async def submit(self, kind: str, payload: Any = None, **options: Unpack[TaskOptions]) -> TaskHandle[Any]: ...
@@ -150,6 +155,8 @@ class Runtime:
         """
         return await self.submit_task(self._new_task(kind, payload, options))
 
+    @overload
+    def submit_nowait(self, kind: Handler[None, R], **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
     @overload
     def submit_nowait(self, kind: Handler[P, R], payload: P, **options: Unpack[TaskOptions]) -> TaskHandle[R]: ...
     @overload
@@ -173,6 +180,8 @@ class Runtime:
         Each is admitted or refused for itself. SomeRefused, which has the handles of the others, if any was refused. If
         this is cancelled, those that are not in yet will not be.
         """
+        if not isinstance(tasks, Iterable):
+            raise InvalidTask(f"tasks must be some NewTasks, got {tasks!r}")
         waiting = list(tasks)
         answers: list[str | Exception] = []
         for first in range(0, len(waiting) or 1, SUBMITTED_AT_ONCE):
@@ -198,7 +207,7 @@ class Runtime:
         if isinstance(kind, Handler):
             if kind.payload_type is not None:
                 payload = as_json("payload", payload)
-            kind = kind.kind
+            kind = self.handlers.kind_of(kind)
         return NewTask(kind, payload, **options)
 
     def _submit(self, task: NewTask, task_id: str | None = None, reply_to: Address | None = FRONT) -> Submit:
@@ -223,7 +232,7 @@ class Runtime:
         if task.status.terminal and engine.all_safe:
             await trio.lowlevel.checkpoint()
             return task
-        if engine.front.closed:
+        if engine.front.concluded:
             lacks = "has an end that was not stored" if task.status.terminal else "had not ended"
             raise RuntimeStopped(f"the runtime has stopped, and {task.identity} {lacks}")
         warn_if_full(engine.executors.values())
@@ -252,7 +261,12 @@ class Runtime:
         """Why a task is not running yet, in a sentence and as data; UnknownTask if there is none."""
         engine = self._engine
         return explain_task(
-            engine.front.meant(task_id), engine.table, engine.scheduler(), engine.settings, engine.now()
+            engine.front.meant(task_id),
+            engine.table,
+            engine.scheduler(),
+            engine.settings,
+            engine.now(),
+            engine.stopping,
         )
 
     # Many tasks
@@ -398,6 +412,8 @@ class Runtime:
     ) -> None:
         """Have the actors of these names watched over as a group; see `actors.supervision`."""
         self._engine.check_open()
+        if isinstance(members, str):
+            raise InvalidConfig(f"members of a group must be a list of names, got {members!r}")
         addresses = tuple(f"actor/{member}" for member in members)
         self._engine.company.supervise(Group(name, addresses, strategy, restarts_max, window_seconds))
 
@@ -423,24 +439,16 @@ class Runtime:
 
         A time that is later than `misfire_grace_seconds` when the program gets to it was missed. `misfire` says what becomes
         of those: `run_once` submits one task for all of them, `run_all` one for each, `skip` none. No time fires twice. A
-        schedule of the same name is replaced, and goes on where that was. The options are those of `NewTask`.
+        schedule of the same name is replaced, and goes on where that was; without a name, one of the same task at the same
+        times. The options are those of `NewTask`.
         """
         task = self._new_task(kind, payload, options)
         submit = self._submit(task, "", None)
-        chosen = f"{task.kind} of {task.user} at {cron} {timezone}" if name is None else name
+        chosen = schedule_name(task, cron, timezone) if name is None else name
 
-        def order(reply_to: str) -> Schedule:
-            return Schedule(
-                name=chosen,
-                cron=cron,
-                timezone=timezone,
-                submit=submit,
-                misfire=misfire,
-                misfire_grace_seconds=misfire_grace_seconds,
-                reply_to=reply_to,
-            )
-
-        await self._engine.ask(TIMETABLE, order)
+        times = {"cron": cron, "timezone": timezone, "misfire": misfire}
+        order = Schedule(name=chosen, submit=submit, misfire_grace_seconds=misfire_grace_seconds, **times)
+        await self._engine.ask(TIMETABLE, lambda reply_to: replace(order, reply_to=reply_to))
         return chosen
 
     async def unschedule(self, name: str) -> None:
@@ -457,7 +465,7 @@ class Runtime:
         """Every event from now on, as an async iterator; what did not fit its buffer is said to be skipped."""
         if not isinstance(buffer_max, int) or buffer_max < 1:
             raise InvalidConfig(f"buffer_max must be a whole number >= 1, got {buffer_max!r}")
-        if self._engine.closed.is_set():
+        if self._engine.front.concluded or self._engine.closed.is_set():
             raise RuntimeStopped("the runtime has stopped, and nothing happens any more")
         return self._engine.open_stream(buffer_max)
 
@@ -476,7 +484,8 @@ class Runtime:
     def tell(self, receiver: Address, message: Any) -> None:
         """Send an actor a message of its own sort (see `actors.messages`); nobody waits for what comes of it."""
         self._engine.check_open()
-        self._engine.tell(receiver, message)
+        tell = self._engine.company.tell if receiver.startswith(f"{ROLE}/") else self._engine.tell
+        tell(receiver, message)
 
     # The end
 
@@ -485,8 +494,6 @@ class Runtime:
 
         Leaving the block does this; here it can be done before, with another grace time.
         """
-        options = self._options
-        await self._engine.stop(
-            options.stop_grace_seconds if grace_seconds is None else grace_seconds,
-            options.drain if drain is None else drain,
-        )
+        grace_seconds = self._options.stop_grace_seconds if grace_seconds is None else grace_seconds
+        await self._engine.stop(grace_seconds, self._options.drain if drain is None else drain)
+        self.left = tuple(self._engine.table.every_live())

@@ -286,14 +286,14 @@ class Shard:
     def _failed_execution(self, task: Task, report: Finished, now: float, draw: Draw, effects: Effects) -> None:
         error = report.error or report.outcome
         if report.outcome == "crashed" and _crashes(task) + 1 >= self._settings.poison_after:
-            self._dead_letter(task, report.token, Cause.POISONED, "crashed", error, now, effects)
+            self._dead_letter(task, report.token, Cause.POISONED, "crashed", error, now, effects, report.traceback)
         elif report.give_up or task.attempts > task.max_retries or not _may_try_again(task, report):
-            self._dead_letter(task, report.token, Cause.FAILED, report.outcome, error, now, effects)
+            self._dead_letter(task, report.token, Cause.FAILED, report.outcome, error, now, effects, report.traceback)
         else:
             delay = report.retry_after_seconds
             if delay is None:
                 delay = task.retry.delay_seconds(task.attempts, draw("retry", task.id, task.token))
-            back = moves.retry(task, report.outcome, error, now + delay, now)
+            back = moves.retry(task, report.outcome, error, now + delay, now, report.traceback)
             self._wait(back, now, effects)
             used = self._settle(task, report.outcome, now, effects, ended=False)
             said = (report.outcome, error, now + delay)
@@ -366,9 +366,17 @@ class Shard:
     # Shared by the above
 
     def _dead_letter(
-        self, task: Task, token: int, cause: Cause, outcome: str, error: str, now: float, effects: Effects
+        self,
+        task: Task,
+        token: int,
+        cause: Cause,
+        outcome: str,
+        error: str,
+        now: float,
+        effects: Effects,
+        traceback: str | None = None,
     ) -> None:
-        self._write(moves.fail(task, cause, outcome, error, now), effects)
+        self._write(moves.fail(task, cause, outcome, error, now, traceback), effects)
         used = self._settle(task, outcome, now, effects, ended=True)
         effects.events.append(DeadLettered(now, task.identity, token, task.worker_id, used, cause, outcome, error))
 

@@ -19,10 +19,11 @@ import trio
 
 from actors.behaviour import Receive, builder
 from actors.context import CURRENT_WORKER
-from actors.errors import ActorGone, AskFailed, EvenhandError, InvalidConfig, MailboxFull
+from actors.errors import ActorGone, AskFailed, EvenhandError, InvalidConfig, MailboxFull, RuntimeStopped
 from actors.host import in_words
 from actors.mailbox import Letter, Mailbox, MailboxOptions, Reply
 from actors.messages import Address, Failed
+from actors.reports import within
 from actors.supervision import Group, Supervision
 from actors.trace import ActorRestarted, Event, Undelivered
 
@@ -79,9 +80,11 @@ class ActorRef:
         if not (isinstance(timeout_seconds, (int, float)) and timeout_seconds >= 0):
             raise InvalidConfig(f"timeout_seconds must be a number >= 0, got {timeout_seconds!r}")
         reply = Reply()
-        with trio.fail_after(timeout_seconds):
+        with trio.move_on_after(timeout_seconds) as patience:
             await self._company.deliver(self.address, Letter(message, OUTSIDE, reply))
             await reply.given.wait()
+        if patience.cancelled_caught:
+            raise trio.TooSlowError(f"{self.address} did not answer within {timeout_seconds:g} s")
         if reply.error is not None:
             raise AskFailed(f"{self.address} could not answer: {reply.error}")
         return reply.result
@@ -184,8 +187,8 @@ class Company:
     ) -> ActorRef:
         """Start an actor, with `MailboxOptions`; when this returns it can be told things."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self._nursery is None:
-            raise EvenhandError("actors can be spawned only while the runtime runs")
+        if self._nursery is None or self._nursery.cancel_scope.cancel_called:
+            raise RuntimeStopped("the runtime has stopped, or stops: actors can be spawned only while it runs")
         actor = Actor(self._address(name), builder(build, arguments), MailboxOptions(**options))
         # What goes wrong the first time is for whoever spawns it to know, and no crash.
         receive = actor.build()
@@ -219,6 +222,19 @@ class Company:
             self._record(address, letter)
             raise
         await trio.lowlevel.cancel_shielded_checkpoint()
+
+    def tell(self, address: Address, message: Any) -> None:
+        """The same for whoever cannot wait: MailboxFull where the letter would have to."""
+        letter = Letter(message, OUTSIDE)
+        try:
+            actor = self.actor_at(address)
+            if actor.mailbox.full:
+                self._overflow(actor, letter)
+            else:
+                actor.mailbox.put(letter)
+        except EvenhandError:
+            self._record(address, letter)
+            raise
 
     def watch(self, watched: Address, watcher: Actor) -> None:
         """Have an actor told when another is gone for good."""
@@ -272,7 +288,9 @@ class Company:
                     if letter.reply is not None:
                         letter.reply.give(result)
                 return True
-        except Exception as error:
+        except BaseException as error:
+            if not _is_its_own(error):
+                raise
             if actor.because is None:
                 self._crashed(actor, error)
             else:
@@ -292,19 +310,19 @@ class Company:
             actor.scope = trio.CancelScope()
             try:
                 receive = actor.build()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._crashed(actor, error)
             else:
                 actor.built.set()
                 return receive
 
-    def _crashed(self, actor: Actor, error: Exception) -> None:
+    def _crashed(self, actor: Actor, error: BaseException) -> None:
         """Have built anew whomever the groups say, each after the one before it. The actor itself is about to be."""
         said = in_words(error)
         self._observe(ActorRestarted(self._now(), actor.address, said))
         self._drop_current(actor, said)
         before: trio.Event | None = None
-        for address in self._supervision.crashed(actor.address, error, self._now(), self._actors):
+        for address in self._supervision.crashed(actor.address, _as_crash(error), self._now(), self._actors):
             other = self._actors[address]
             if other is not actor:
                 other.restart(f"{actor.address} crashed: {said}")
@@ -388,3 +406,17 @@ class Company:
         if address in self._actors:
             raise InvalidConfig(f"name of an actor must not repeat, got {name!r} again")
         return address
+
+
+def _is_its_own(error: BaseException) -> bool:
+    """Whether what an actor raised is a crash of that actor. Ctrl-C ends the program, and what trio cancels with is trio's."""
+    return not any(isinstance(one, (KeyboardInterrupt, GeneratorExit, trio.Cancelled)) for one in within(error))
+
+
+def _as_crash(error: BaseException) -> Exception:
+    """An error as one of a group of crashes, which has no place for what would end a program."""
+    if isinstance(error, Exception):
+        return error
+    crash = EvenhandError(in_words(error))
+    crash.__cause__ = error
+    return crash

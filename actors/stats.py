@@ -11,11 +11,12 @@ from types import MappingProxyType
 import attrs
 
 from actors.engine import Engine
+from actors.explain import held_back
 from actors.messages import SHARD
 from actors.meter import Meter, NeverRan
 from actors.options import AlertOptions
 from actors.shard import Shard
-from actors.task import Priority, Status
+from actors.task import Priority, Status, Task
 from actors.trace import (
     ActorRestarted,
     Admitted,
@@ -34,6 +35,8 @@ from actors.trace import (
 )
 
 __all__ = ["Alert", "Health", "Lifetime", "Stats", "health_of", "stats_of"]
+
+OLDEST = "oldest_wait_seconds"
 
 Counts = Mapping[Status, int]
 
@@ -142,7 +145,7 @@ class Health:
     """
 
     status: str
-    """`ok`, or `degraded` if there is an alert or a recording has failed."""
+    """`ok`, or `degraded` if there is an alert or a recording has failed, or `stopped` if it has stopped, or stops."""
     alerts: tuple[Alert, ...] = ()
     unreachable: tuple[str, ...] = ()
     """Users with work that no worker may take."""
@@ -177,7 +180,7 @@ def stats_of(engine: Engine) -> Stats:
         workers_busy=sum(executor.occupied for executor in engine.executors.values()),
         wait_seconds_p50=meter.wait_percentile(now, 0.5),
         wait_seconds_p99=meter.wait_percentile(now, 0.99),
-        oldest_wait_seconds=_oldest_wait(engine, now),
+        oldest_wait_seconds=_oldest_wait(engine, now)[0],
         completed_per_second=meter.completed_per_second(now),
         index_health=_index_health(engine),
         lifetime=_lifetime(engine),
@@ -188,21 +191,22 @@ def health_of(engine: Engine, thresholds: AlertOptions) -> Health:
     """Whether a runtime needs looking after, and why."""
     now = engine.now()
     unreachable = tuple(engine.scheduler().unreachable)
+    oldest_wait, oldest = _oldest_wait(engine, now)
     values = {
-        "oldest_wait_seconds": _oldest_wait(engine, now),
+        OLDEST: oldest_wait,
         "failure_rate": _failure_rate(engine.meter, now),
         "stuck": float(engine.meter.recent(now, Recovered, StopIgnored)),
         "unreachable": float(len(unreachable)),
         "refused": float(engine.meter.recent(now, SubmitRefused)),
     }
     alerts = tuple(
-        Alert(name, value, threshold, _SAID[name].format(value))
+        Alert(name, value, threshold, _SAID[name].format(value) + (_why(engine, oldest, now) if name == OLDEST else ""))
         for name, value in values.items()
         if (threshold := getattr(thresholds, name)) is not None and value > threshold
     )
     recording = engine.recorder.error if engine.recorder is not None else None
     return Health(
-        status="degraded" if alerts or recording else "ok",
+        status="stopped" if engine.stopping else "degraded" if alerts or recording else "ok",
         alerts=alerts,
         unreachable=unreachable,
         unhandled=_unhandled(engine, now),
@@ -211,7 +215,7 @@ def health_of(engine: Engine, thresholds: AlertOptions) -> Health:
 
 
 _SAID = {
-    "oldest_wait_seconds": "a task that could run has waited for {:.1f} s",
+    "oldest_wait_seconds": "a task has waited for {:.1f} s",
     "failure_rate": "{:.0%} of the executions of the last minutes failed",
     "stuck": "{:.0f} of the executions of the last minutes fell silent or would not stop",
     "unreachable": "no worker may take the work of {:.0f} of the users",
@@ -226,16 +230,26 @@ def _failure_rate(meter: Meter, now: float) -> float:
     return failed / ended if ended else 0.0
 
 
-def _oldest_wait(engine: Engine, now: float) -> float:
-    longest = 0.0
+def _why(engine: Engine, task: Task | None, now: float) -> str:
+    """What holds a task back, if anything does besides others."""
+    if task is None:
+        return ""
+    blocks = held_back(task, engine.scheduler().standing(task.user, task.kind, now), now)
+    return ": " + "; ".join(block.said for block in blocks) if blocks else " though it could run"
+
+
+def _oldest_wait(engine: Engine, now: float) -> tuple[float, Task | None]:
+    longest, oldest = 0.0, None
     for task in engine.table.every_live():
         # They are in the order in which they came, or were put back: nobody further on has waited for longer than this.
         if now - task.created_at <= longest:
             break
         if task.status is Status.PENDING:
             since = max(task.order_at, task.updated_at)
-            longest = max(longest, now - (since if task.run_after is None else max(since, task.run_after)))
-    return longest
+            waited = now - (since if task.run_after is None else max(since, task.run_after))
+            if waited > longest:
+                longest, oldest = waited, task
+    return longest, oldest
 
 
 def _unhandled(engine: Engine, now: float) -> tuple[str, ...]:

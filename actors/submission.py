@@ -11,13 +11,15 @@ from actors.messages import Address, Submit
 from actors.retry import RetryPolicy
 from actors.task import Priority
 from actors.validators import user_name_fault
+from actors.values import same_json
 
 __all__ = [
     "DEFAULT_USER",
     "NewTask",
     "TaskOptions",
+    "check_same_kind",
     "check_scope",
-    "check_submit",
+    "checked_payload",
     "cost_of",
     "kind_fault",
     "seconds_of",
@@ -26,10 +28,9 @@ __all__ = [
 DEFAULT_USER = "default"
 """Whose work it is, unless somebody is named."""
 
-_SHOWN_MAX = 64
+KIND_LENGTH_MAX = 128
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+_SHOWN_MAX = 64
 
 
 class TaskOptions(TypedDict, total=False):
@@ -75,7 +76,7 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
     cost: float | None = None
     """Expected seconds of work; the running mean of the kind unless given."""
     idempotency_key: str | None = None
-    """The same key within its user means the same task."""
+    """The same key within its user means the same task, whatever the payload; it must be of the same kind."""
     persist: bool = True
     """Whether a durable store keeps it."""
 
@@ -115,18 +116,17 @@ def _either(at_name: str, at: float | None, after_name: str, after: float | None
     return now + seconds
 
 
-def check_submit(submit: Submit, payload_bytes_max: int) -> None:
-    """InvalidTask unless user, kind, key and payload are such as a task may have.
+def checked_payload(submit: Submit, payload_bytes_max: int) -> Any:
+    """The payload, which nobody else can change any more; InvalidTask unless user, kind, key and payload may be a task's.
 
-    >>> check_submit(Submit(id="t1", user="alice", kind="crawl", payload={1, 2}), payload_bytes_max=100)
+    >>> checked_payload(Submit(id="t1", user="alice", kind="crawl", payload={1, 2}), payload_bytes_max=100)
     Traceback (most recent call last):
     actors.errors.InvalidTask: payload must be a JSON value, got set: it would read back as another value
     """
     fault = user_name_fault(submit.user) or kind_fault(submit.kind) or _key_fault(submit.idempotency_key)
     if fault := fault or _retry_fault(submit.retry) or _persist_fault(submit.persist):
         raise InvalidTask(fault)
-    if submit.payload is not None and (size := _json_size(submit.payload)) > payload_bytes_max:
-        raise InvalidTask(f"payload must be at most {payload_bytes_max} bytes as JSON, got {size}")
+    return None if submit.payload is None else same_json("payload", submit.payload, payload_bytes_max)
 
 
 def check_scope(kind: object, user: object) -> None:
@@ -140,6 +140,12 @@ def check_scope(kind: object, user: object) -> None:
     fault = None if kind is None else kind_fault(kind)
     if fault := fault or (None if user is None else user_name_fault(user)):
         raise InvalidConfig(fault)
+
+
+def check_same_kind(key: str, before: str, kind: str) -> None:
+    """InvalidTask if a key that means a task of one kind comes with another."""
+    if kind != before:
+        raise InvalidTask(f"idempotency_key {_shown(key)} must stay with kind {before!r}, got {kind!r}")
 
 
 def cost_of(value: object) -> float:
@@ -165,11 +171,11 @@ def kind_fault(kind: object) -> str | None:
 
     >>> kind_fault("crawl")
     >>> kind_fault("")
-    "kind must be printable text, got ''"
+    "kind must be 1 to 128 printable characters, got ''"
     """
-    if isinstance(kind, str) and kind and kind.isprintable():
+    if isinstance(kind, str) and 1 <= len(kind) <= KIND_LENGTH_MAX and kind.isprintable():
         return None
-    return f"kind must be printable text, got {_shown(kind)}"
+    return f"kind must be 1 to {KIND_LENGTH_MAX} printable characters, got {_shown(kind)}"
 
 
 def _key_fault(key: object) -> str | None:
@@ -186,19 +192,6 @@ def _retry_fault(retry: object) -> str | None:
 
 def _persist_fault(persist: object) -> str | None:
     return None if isinstance(persist, bool) else f"persist must be true or false, got {_shown(persist)}"
-
-
-def _json_size(payload: Any) -> int:
-    """How many bytes the payload takes as JSON, which must say neither more nor less than the payload does."""
-    what = type(payload).__name__
-    try:
-        encoded = _encode(payload)
-        same = _decode(encoded) == payload
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidTask(f"payload must be a JSON value, got {what}: {error}") from None
-    if not same:
-        raise InvalidTask(f"payload must be a JSON value, got {what}: it would read back as another value")
-    return len(encoded)
 
 
 def _finite(value: object) -> float | None:

@@ -125,7 +125,9 @@ def next_status(status: Status, change: Change) -> Status:
     try:
         return TRANSITIONS[status][change]
     except KeyError:
-        raise InvalidTransition(f"a {status} task cannot be {change} ({status} -> {_LEADS_TO[change]})") from None
+        article = "an" if status is Status.IN_PROGRESS else "a"
+        said = f"{article} {status} task cannot be {change} ({status} -> {_LEADS_TO[change]})"
+        raise InvalidTransition(said) from None
 
 
 class Cause(StrEnum):
@@ -164,6 +166,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     """What it said, if it said anything."""
     requeues: int = 0
     """The requeue epoch it belongs to."""
+    traceback: str | None = None
+    """Where its handler raised, if it did: the end of the traceback, as text."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

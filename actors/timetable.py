@@ -9,6 +9,7 @@ each, `skip` none. What is not as late as that has its task, also if others have
 """
 
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import chain, pairwise
 from typing import Any
 
@@ -19,21 +20,24 @@ from actors.actor import NEVER, Draw, Effects
 from actors.cron import fire_times
 from actors.errors import EvenhandError, InvalidConfig, InvalidTask, UnknownSchedule
 from actors.ids import derived_id
-from actors.messages import QUEUE, Address, Answered, Failed, Schedule, Submit, Unschedule, Wake
+from actors.messages import QUEUE, Address, Answered, Failed, Retire, Schedule, Submit, Unschedule, Wake
 from actors.policies import suggestion
 from actors.retry import RetryPolicy
-from actors.submission import check_submit, cost_of
+from actors.submission import NewTask, checked_payload, cost_of
 from actors.table import Notes
 from actors.task import Priority
 from actors.trace import ScheduleFired
 from actors.validators import is_finite
 
-__all__ = ["MISFIRES", "TIMETABLE", "Scheduled", "Timetable"]
+__all__ = ["MISFIRES", "TIMETABLE", "Scheduled", "Timetable", "schedule_name"]
 
 TIMETABLE: Address = "timetable"
 
 MISFIRES = ("run_once", "run_all", "skip")
 """What becomes of times that were missed."""
+
+_PLAIN = NewTask("")
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 _DUE_AT_ONCE_MAX = 1_000
 """Times of one schedule that are seen to before others have their turn."""
@@ -63,9 +67,11 @@ class Timetable:
 
     passive = False
 
-    def __init__(self, notes: Notes, payload_bytes_max: int) -> None:
+    def __init__(self, notes: Notes, payload_bytes_max: int, retired: bool = False) -> None:
         self._notes = notes
         self._payload_bytes_max = payload_bytes_max
+        self._retired = retired
+        """Whether nothing fires any more. Not noted: what is kept is for whoever opens it next."""
         self._entries: dict[str, dict[str, Any]] = notes.under("entry/")
         self._next: dict[str, float] = {}
         for name, entry in self._entries.items():
@@ -104,7 +110,10 @@ class Timetable:
                 self._answer(message, lambda: self._remove(message.name), effects)
             case Wake():
                 self._wakes_at = NEVER
-                self._fire_due(now, effects)
+                if not self._retired:
+                    self._fire_due(now, effects)
+            case Retire():
+                self._retired = True
             case Failed(message=Submit() as submit, receiver=receiver):
                 effects.send(receiver, submit)
             case Failed():
@@ -167,9 +176,29 @@ class Timetable:
         self._keep(name, {**entry, "last_at": due[-1], "fired_at": wanted[-1] if wanted else entry["fired_at"]})
 
     def _set_timer(self, effects: Effects) -> None:
-        wakes_at = min(self._next.values(), default=NEVER)
+        wakes_at = NEVER if self._retired else min(self._next.values(), default=NEVER)
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
+
+
+def schedule_name(task: NewTask, cron: str, timezone: str) -> str:
+    """What a schedule without a name is called: the same for the same task, and another for any other.
+
+    >>> schedule_name(NewTask("report"), "0 3 * * *", "UTC")
+    'report of default at 0 3 * * * UTC'
+    >>> schedule_name(NewTask("report", {"of": "day"}), "0 3 * * *", "UTC")
+    'report of default at 0 3 * * * UTC, c2c4a456'
+    """
+    name = f"{task.kind} of {task.user} at {cron} {timezone}"
+    others = {field: getattr(task, field) for field in task.__struct_fields__ if field not in ("kind", "user")}
+    others["priority"] = int(Priority.parse(task.priority))
+    if others == {field: getattr(_PLAIN, field) for field in others}:
+        return name
+    try:
+        said = _encode(others)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidTask(f"payload must be a JSON value, got {type(task.payload).__name__}: {error}") from None
+    return f"{name}, {sha256(said).hexdigest()[:8]}"
 
 
 def _check(message: Schedule) -> None:
@@ -195,7 +224,7 @@ def _check_task(submit: Submit, payload_bytes_max: int) -> None:
     ):
         if value is not None:
             raise InvalidTask(f"a scheduled task must not have {names}, got {value!r}: it would be one for all times")
-    check_submit(submit, payload_bytes_max)
+    checked_payload(submit, payload_bytes_max)
     Priority.parse(submit.priority)
     if submit.cost is not None:
         cost_of(submit.cost)

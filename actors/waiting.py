@@ -25,6 +25,7 @@ from actors.ladder import Ladder
 from actors.messages import Address, Submit
 from actors.policies.heaps import KeyHeap
 from actors.retry import RetryPolicy
+from actors.submission import check_same_kind
 from actors.table import Notes
 from actors.task import Priority
 
@@ -103,12 +104,13 @@ class WaitingRoom:
         self.move(user)
 
     def join(self, submit: Submit) -> bool:
-        """Let a submit share the answer of one with its key that waits; False if none does."""
+        """Let a submit share the answer of one with its key that waits; False if none does. It must be of the same kind."""
         if submit.idempotency_key is None:
             return False
         number = self._keyed.get((submit.user, submit.idempotency_key))
         if number is None:
             return False
+        check_same_kind(submit.idempotency_key, self._notes[f"submit/{number}"]["kind"], submit.kind)
         note = f"joined/{number}"
         self._notes[note] = [*self._notes.get(note, ()), [submit.id, submit.reply_to]]
         self._numbers[submit.id] = number

@@ -107,8 +107,8 @@ async def test_limits_that_make_no_sense_are_refused_at_once(registered: bool) -
         if registered:
             runtime.handler("x", rate_limit=5)(double)
         queue = runtime.tq("x").set_worker(double)
-        with pytest.raises(InvalidConfig, match="concurrency_max must be a whole number >= 0, got -1"):
-            queue.set_worker_count(-1)
+        with pytest.raises(InvalidConfig, match="worker_count of 'x' must be a whole number >= 1, got 0"):
+            queue.set_worker_count(0)
         with pytest.raises(InvalidConfig, match="rate_limit must be a finite number > 0, got 0"):
             queue.set_rate_limit(0)
         queue.add(1)
@@ -157,12 +157,12 @@ async def test_a_worker_that_comes_after_its_first_task_runs_it(autojump_clock: 
             assert await queue.results() == [2]
 
 
-async def test_a_worker_that_cannot_be_one_is_refused_with_the_first_task(autojump_clock: trio.abc.Clock) -> None:
+async def test_a_worker_or_a_kind_that_cannot_be_one_is_refused_at_once(autojump_clock: trio.abc.Clock) -> None:
     async with open_runtime(workers=1) as runtime:
-        queue = runtime.tq("x").set_worker(5)  # type: ignore[arg-type]
-        with pytest.raises(InvalidConfig, match="handler of 'x' must be a function, got 5"):
-            queue.add(1)
-        assert queue.handles == [] and runtime.tasks() == []
+        with pytest.raises(InvalidConfig, match="worker of 'x' must be a function, got 5"):
+            runtime.tq("x").set_worker(5)  # type: ignore[arg-type]
+        with pytest.raises(InvalidConfig, match="kind must be 1 to 128 printable characters, got ''"):
+            runtime.tq("")
 
 
 async def test_what_is_added_to_a_full_queue_waits_at_the_door(autojump_clock: trio.abc.Clock) -> None:

@@ -66,7 +66,7 @@ async def test_what_an_async_handler_says_is_in_the_record_and_among_the_events(
             first = runtime.get(context.id)
             await trio.sleep(5)
             context.heartbeat()
-            return first.progress, runtime.get(context.id).progress
+            return [first.progress, runtime.get(context.id).progress]
 
         handle = await runtime.submit(work, None)
         assert await handle.result() == [{"done": 1}, {"done": 1}], "a heartbeat leaves the progress alone"

@@ -188,7 +188,10 @@ def test_a_refusal_names_the_bound_and_the_value() -> None:
     assert world.error(ids[3]) == "admitted tasks of 'alice' must be at most 3, got one more"
     shared = World(admitted_max=10)
     ids = [shared.submit("alice") for _ in range(9)]
-    assert shared.error(ids[8]) == "admitted tasks of 'alice' must be at most 8 times the places still free (1), got 9"
+    assert shared.error(ids[8]) == (
+        "admitted tasks of 'alice' must be at most admission_share (8) times the 1 of 10 places that would be left free, "
+        "got 9"
+    )
     for user in ("bob", "carol"):
         assert isinstance(shared.answer(shared.submit(user)), Accepted)
     assert shared.error(shared.submit("dave")) == "admitted tasks must be at most 10, got one more"

@@ -38,9 +38,13 @@ async def test_what_a_handler_returns_is_the_result_as_json_gives_it_back(autoju
         @runtime.handler("work")
         async def work(payload: Any) -> Any:
             await trio.sleep(1)
-            return {"pair": (1, 2), 3: None}
+            return result
 
-        assert await (await runtime.submit(work, None)).result() == {"pair": [1, 2], "3": None}
+        result: dict[str, Any] = {"pair": [1, 2], "3": None}
+        handle = await runtime.submit(work, None)
+        kept = await handle.result()
+        result["pair"] = "changed"
+        assert kept == handle.task().result == {"pair": [1, 2], "3": None}
 
 
 async def test_a_result_that_is_no_json_fails_the_task_for_good(autojump_clock: trio.abc.Clock) -> None:
@@ -55,7 +59,7 @@ async def test_a_result_that_is_no_json_fails_the_task_for_good(autojump_clock: 
         with pytest.raises(TaskFailed) as caught:
             await (await runtime.submit(work, None)).result()
         assert caught.value.error == (
-            "InvalidTask: result must be a JSON value, got object: Encoding objects of type object is unsupported"
+            "InvalidTask: result of 'work' must be a JSON value, got object: Encoding objects of type object is unsupported"
         )
         assert executions == [1], "it would be wrong every time"
 
@@ -479,7 +483,9 @@ async def test_handlers_that_never_wait_let_others_have_their_turn() -> None:
 async def test_an_executor_says_what_it_is_at() -> None:
     told: list[Any] = []
     handler: Handler[Any, Any] = Handler.of("work", trio.sleep)
-    executor = HandlerExecutor("worker/1", {"work": handler}, {}, lambda *message: told.append(message[2]))
+    executor = HandlerExecutor(
+        "worker/1", {"work": handler}, {}, lambda *message: told.append(message[2]), result_bytes_max=100
+    )
     run = Run("t1", "alice", "work", 1, 1, 1_000, 60.0, 1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(executor.serve)

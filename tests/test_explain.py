@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import ORDERING, SHARING, Block, Priority, Status, UnknownTask
+from actors import ORDERING, SHARING, Block, Cause, Priority, Settings, Status, Task, UnknownTask, moves
 from actors.demand import Demand
+from actors.explain import explain
 from actors.messages import SCHEDULER, Resume, SetLimit, WorkerClass
 from actors.restraints import Restraints
+from actors.standing import Standing
 from actors.table import Notes
 from actors.worker import Worker
 from sim import (
@@ -191,7 +193,7 @@ def sentences(scenario: Scenario, at: float = 1.0) -> list[str]:
 
 def test_a_running_task_says_where_since_when_and_those_behind_it_how_many_go_first() -> None:
     assert sentences(one_user()) == [
-        "alice#1 runs on worker/1 since 0 s, execution 1.",
+        "alice#1 runs on worker/1 for 1 s now, execution 1.",
         "alice#2 waits: every worker that may take it is busy.",
         "alice#3 waits: 1 of alice's own tasks go first; every worker that may take it is busy.",
     ]
@@ -199,13 +201,13 @@ def test_a_running_task_says_where_since_when_and_those_behind_it_how_many_go_fi
 
 def test_a_delayed_task_says_until_when() -> None:
     arrivals = (At(kind="crawl", seconds=(0.0,), delay_seconds=7.5),)
-    assert sentences(one_user(arrivals=arrivals)) == ["alice#1 waits: it is delayed until 7.5 s."]
+    assert sentences(one_user(arrivals=arrivals)) == ["alice#1 waits: it is delayed, and due in 6.5 s."]
 
 
 def test_a_throttled_task_says_which_limit_and_when_it_frees() -> None:
     found = sentences(one_user(kind={"rate_limit": 0.1}), at=6.0)
-    assert found[0] == "alice#1 was completed at 5 s."
-    assert found[1] == "alice#2 waits: kind 'crawl' has no permit until 10 s."
+    assert found[0] == "alice#1 was completed 1 s ago."
+    assert found[1] == "alice#2 waits: kind 'crawl' has its next permit in 4 s."
 
 
 def test_a_capped_user_says_so() -> None:
@@ -240,11 +242,31 @@ def test_an_ended_task_says_what_became_of_it() -> None:
     arrivals = (At(kind="crawl", seconds=(0.0, 0.0), expires_after_seconds=2.0),)
     found = sentences(one_user(arrivals=arrivals), at=6.0)
     assert found == [
-        "alice#1 was completed at 5 s.",
-        "alice#2 failed (expired) at 2 s: not started by 2 s.",
+        "alice#1 was completed 1 s ago.",
+        "alice#2 failed (expired) 4 s ago: not started within 2 s.",
     ]
 
 
 def test_an_unknown_task_is_an_error() -> None:
     with pytest.raises(UnknownTask, match=r"^no task has id 'x'$"):
         Simulation(one_user()).explain("x")
+
+
+def test_a_task_between_retries_says_that_it_failed_and_why() -> None:
+    task = Task(id="t", user="u", kind="k", sequence=1, created_at=0.0, updated_at=0.0, order_at=0.0)
+    back = moves.retry(moves.claim(task, "worker/1", 60.0, 1.0), "failed", "ValueError: boom", 9.0, 2.0)
+    found = explain(back, [back], Standing(), Settings(), now=4.8)
+    assert found.sentence == (
+        "u#1 failed (ValueError: boom) and waits to be tried again: it is delayed, and due in 4.2 s."
+    )
+    dead = moves.fail(moves.claim(task, "worker/1", 60.0, 1.0), Cause.FAILED, "failed", "ValueError: boom", 2.0)
+    assert (
+        explain(dead, [], Standing(), Settings(), now=1e9).sentence == "u#1 failed 999999998 s ago: ValueError: boom."
+    )
+
+
+def test_on_a_stopped_runtime_that_is_what_a_task_waits_for() -> None:
+    task = Task(id="t", user="u", kind="k", sequence=1, created_at=0.0, updated_at=0.0, order_at=0.0)
+    found = explain(task, [task], Standing(handled=False), Settings(), now=1.0, stopped=True)
+    assert found.sentence == "u#1 waits: the runtime has stopped, or stops."
+    assert [block.reason for block in found.blocks] == ["stopped"]

@@ -153,7 +153,7 @@ async def test_a_result_that_never_comes_says_what_happened_and_every_try(autoju
             with pytest.raises(TaskFailed) as failed:
                 await handle.result()
             error = failed.value
-            assert str(error) == "alice#1 failed (failed) after 3 executions: ValueError: boom 3"
+            assert str(error) == "alice#1 failed after 3 executions: ValueError: boom 3"
             assert error.error == "ValueError: boom 3" and error.task is handle.task()
             assert [attempt.error for attempt in error.history] == [f"ValueError: boom {n}" for n in (1, 2, 3)]
             began = error.history[0].started_at
@@ -172,7 +172,7 @@ async def test_one_execution_is_called_one(autojump_clock: trio.abc.Clock) -> No
         handle = await runtime.submit("x", user="alice")
         with pytest.raises(TaskFailed) as failed:
             await handle.result()
-        assert str(failed.value) == "alice#1 failed (failed) after 1 execution: ValueError: boom"
+        assert str(failed.value) == "alice#1 failed after 1 execution: ValueError: boom"
         assert repr(handle) == f"<TaskHandle {handle.id}>"
 
 

@@ -180,7 +180,7 @@ async def test_a_process_can_only_run_what_it_can_import(function: Any, name: st
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"kind": ""}, "kind must be printable text, got ''"),
+        ({"kind": ""}, "kind must be 1 to 128 printable characters, got ''"),
         ({"kind": "run_soon"}, "kind must be another than 'run_soon', which is what `run_soon` has"),
         ({"concurrency_max": -1}, "concurrency_max must be a whole number >= 0, got -1"),
         ({"rate_limit": 0}, "rate_limit must be a finite number > 0, got 0"),
@@ -200,7 +200,7 @@ async def test_settings_of_a_handler_that_make_no_sense_are_refused(settings: di
 
 async def test_a_decorator_that_was_not_called_is_noticed() -> None:
     async with open_runtime(workers=1) as runtime:
-        with pytest.raises(InvalidConfig, match="kind must be printable text, got <function echo at"):
+        with pytest.raises(InvalidConfig, match="kind must be 1 to 128 printable characters, got <function echo at"):
             runtime.handler(echo)  # type: ignore[arg-type]
 
 

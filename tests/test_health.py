@@ -87,7 +87,12 @@ def test_an_alert_says_what_is_wrong_in_words() -> None:
         assert runtime.health() == Health(
             status="degraded",
             alerts=(
-                Alert("oldest_wait_seconds", 301.0, 300.0, "a task that could run has waited for 301.0 s"),
+                Alert(
+                    "oldest_wait_seconds",
+                    301.0,
+                    300.0,
+                    "a task has waited for 301.0 s: no worker has a handler for 'nobody'",
+                ),
                 Alert("failure_rate", 1.0, 0.5, "100% of the executions of the last minutes failed"),
                 Alert("stuck", 1, 0, "1 of the executions of the last minutes fell silent or would not stop"),
                 Alert("unreachable", 1, 0, "no worker may take the work of 1 of the users"),
@@ -255,3 +260,26 @@ def test_an_alert_can_be_turned_off() -> None:
         assert (health.status, health.alerts, health.unreachable) == ("ok", (), ("bob",))
 
     run(scenario, worker=(WorkerOptions(users=("alice",)),), alerts=only())
+
+
+def test_the_alert_for_the_longest_wait_says_what_holds_the_task_back_if_anything_does() -> None:
+    async def scenario(runtime: Runtime, seen: list[Event]) -> None:
+        @runtime.handler("nap", timeout_seconds=None)
+        async def nap(seconds: float) -> None:
+            await trio.sleep(seconds)
+
+        await runtime.submit(nap, 1_000.0)
+        await runtime.submit(nap, 1.0)
+        await trio.sleep(400)
+        assert said(runtime) == "a task has waited for 400.0 s though it could run"
+        await runtime.pause(kind="nap")
+        assert said(runtime) == "a task has waited for 400.0 s: kind 'nap' is paused"
+        await runtime.stop(0)
+        assert runtime.health().status == "stopped"
+        assert repr(runtime) == "<Runtime: stopped, 2 pending, 0 in progress>"
+
+    def said(runtime: Runtime) -> str:
+        (alert,) = runtime.health().alerts
+        return alert.said
+
+    run(scenario, workers=1, alerts=only(oldest_wait_seconds=300.0))

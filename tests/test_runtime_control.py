@@ -125,8 +125,8 @@ async def test_a_pause_of_everything_and_one_of_a_kind_are_two(autojump_clock: t
     ("scope", "said"),
     [
         ({"kind": "x", "user": "alice"}, "it must be a kind or a user, not both, got 'x' and 'alice'"),
-        ({"kind": ""}, "kind must be printable text, got ''"),
-        ({"kind": 7}, "kind must be printable text, got 7"),
+        ({"kind": ""}, "kind must be 1 to 128 printable characters, got ''"),
+        ({"kind": 7}, "kind must be 1 to 128 printable characters, got 7"),
         ({"user": ""}, "user must be 1 to 128 printable characters, got ''"),
         ({"user": ["alice"]}, "user must be 1 to 128 printable characters, got ['alice']"),
     ],

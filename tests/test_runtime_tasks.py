@@ -223,7 +223,7 @@ async def test_a_dead_letter_that_is_put_back_runs_again(autojump_clock: trio.ab
             return "done"
 
         handle = await runtime.submit("x")
-        with pytest.raises(TaskFailed, match=r"failed \(failed\) after 3 executions: ValueError: boom"):
+        with pytest.raises(TaskFailed, match=r"failed after 3 executions: ValueError: boom"):
             await handle.result()
         token = handle.task().token
         await runtime.requeue(handle.id)
@@ -291,7 +291,7 @@ async def test_only_what_has_ended_can_be_removed(autojump_clock: trio.abc.Clock
         for handle, status in ((running, "in_progress"), (waiting, "pending")):
             with pytest.raises(InvalidTransition) as refused:
                 await runtime.delete(handle.id)
-            assert str(refused.value) == f"a {status} task cannot be deleted: cancel it first"
+            assert str(refused.value) == f"a task that is {status} cannot be deleted: cancel it first"
         await waiting.cancel()
         await runtime.delete(waiting.id)
         assert runtime.tasks() == [running.task()]
@@ -377,7 +377,7 @@ async def test_a_handler_says_when_to_try_again_and_when_to_give_up(autojump_clo
 
         with pytest.raises(TaskFailed) as failed:
             await (await runtime.submit("x", user="alice")).result()
-        assert str(failed.value) == "alice#1 failed (failed) after 2 executions: the page is gone"
+        assert str(failed.value) == "alice#1 failed after 2 executions: the page is gone"
         first, second = failed.value.history
         assert first.error == "retry after 77 s" and failed.value.error == second.error == "the page is gone"
         assert second.started_at - first.ended_at == pytest.approx(77)
@@ -581,14 +581,13 @@ async def test_a_task_is_explained_wherever_it_stands(autojump_clock: trio.abc.C
         behind, paused = [await runtime.submit(kind, "done", user="alice") for kind in "xy"]
         delayed = await runtime.submit("x", "done", user="bob", delay_seconds=60)
         await runtime.pause(kind="y")
-        started_at, run_after = running.task().started_at, delayed.task().run_after
         assert [runtime.explain(handle.id).sentence for handle in (running, behind, paused, delayed)] == [
-            f"alice#1 runs on worker/1 since {started_at:g} s, execution 1.",
+            "alice#1 runs on worker/1 for 0 s now, execution 1.",
             "alice#2 waits: every worker that may take it is busy.",
             "alice#3 waits: kind 'y' is paused; 1 of alice's own tasks go first; every worker that may take it is busy.",
-            f"bob#4 waits: it is delayed until {run_after:g} s; every worker that may take it is busy.",
+            "bob#4 waits: it is delayed, and due in 60 s; every worker that may take it is busy.",
         ]
         await running.cancel()
         await trio.sleep(1)
-        assert runtime.explain(running.id).sentence.startswith("alice#1 was cancelled at ")
-        assert runtime.explain(behind.id).sentence.startswith("alice#2 was completed at ")
+        assert runtime.explain(running.id).sentence == "alice#1 was cancelled 1 s ago."
+        assert runtime.explain(behind.id).sentence == "alice#2 was completed 1 s ago."

@@ -13,6 +13,7 @@ import trio.testing
 
 from actors import InvalidConfig, InvalidTask, Options, Runtime, RuntimeStopped, Scheduled, UnknownSchedule
 from actors.opening import run_runtime
+from actors.submission import TaskOptions
 from actors.timetable import TIMETABLE
 from actors.trace import Event, ScheduleFired, SubmitRefused
 
@@ -152,12 +153,13 @@ async def test_a_schedule_takes_a_handler_and_the_options_of_a_task(autojump_clo
         async def order(payload: Order) -> None:
             got.append(payload)
 
-        await runtime.schedule("* * * * *", order, Order(7), user="alice", priority="high", cost=2.0, max_retries=9)
+        options: TaskOptions = {"user": "alice", "priority": "high", "cost": 2.0, "max_retries": 9}
+        name = await runtime.schedule("* * * * *", order, Order(7), **options)
         await trio.sleep(61)
         (task,) = runtime.tasks()
     assert got == [Order(7)]
     assert (task.user, task.priority, task.cost, task.max_retries) == ("alice", 4, 2.0, 9)
-    assert task.idempotency_key == f"schedule/order of alice at * * * * * UTC/{BEGIN + 60:.0f}"
+    assert task.idempotency_key == f"schedule/{name}/{BEGIN + 60:.0f}"
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -203,3 +205,20 @@ async def test_a_runtime_that_stops_takes_no_more_schedules_and_fires_none(
     left = runtime.left
     await trio.sleep(600)
     assert runtime.left == left == ()
+
+
+async def test_schedules_without_a_name_that_differ_in_what_they_submit_are_different_ones(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened() as runtime:
+        diary = Diary()
+        diary.keep(runtime)
+        names = [
+            await runtime.schedule("0 * * * *", "report", payload, priority=priority)
+            for payload, priority in (("a", "normal"), ("b", "normal"), ("b", "high"), (None, 3))
+        ]
+        assert len(set(names)) == 4
+        assert await runtime.schedule("0 * * * *", "report", "b", priority=4) == names[2], "the same once more"
+        assert names[3] == "report of default at 0 * * * * UTC"
+        await trio.sleep(3_601)
+        assert sorted(str(payload) for _, payload in diary.entries) == ["None", "a", "b", "b"]

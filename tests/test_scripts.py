@@ -22,7 +22,7 @@ RUN = Run("t1", "alice", "double", 1, 1, 21, 60.0, 1)
 
 def call(function: str = "tests.process_handlers:double", payload: Any = 21, takes_context: bool = False) -> Call:
     run = msgspec.structs.replace(RUN, payload=payload)
-    return Call(function, None, sys.path, run, takes_context)
+    return Call(function, None, sys.path, run, takes_context, result_bytes_max=1_000)
 
 
 # The other end of the pipe

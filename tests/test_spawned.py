@@ -14,7 +14,6 @@ from actors import (
     ActorRef,
     AskFailed,
     Context,
-    EvenhandError,
     InvalidConfig,
     RuntimeStopped,
     Terminated,
@@ -166,13 +165,13 @@ async def test_a_runtime_that_has_stopped_spawns_nobody() -> None:
 
 async def test_actors_live_only_while_their_company_runs() -> None:
     company = Company(lambda: 0.0, lambda event: None, lambda sender, receiver, message: None)
-    with pytest.raises(EvenhandError, match=r"^actors can be spawned only while the runtime runs$"):
+    with pytest.raises(RuntimeStopped, match=r"actors can be spawned only while it runs$"):
         await company.spawn(doubles)
     async with trio.open_nursery() as nursery:
         await nursery.start(company.run)
         await company.spawn(doubles)
         nursery.cancel_scope.cancel()
-    with pytest.raises(EvenhandError, match=r"^actors can be spawned only while the runtime runs$"):
+    with pytest.raises(RuntimeStopped, match=r"actors can be spawned only while it runs$"):
         await company.spawn(doubles)
 
 

@@ -220,12 +220,12 @@ def check_lifetime(lifetime: Lifetime, seen: list[Event]) -> None:
         assert getattr(lifetime, field) == sum(type(event) is kind for event in seen), field
 
 
-def first_that_could_run(engine: Any, now: float) -> float:
+def first_that_could_run(engine: Any, now: float) -> tuple[float, Any]:
     """In the order of admission: which is not the order in which they began to wait."""
     for task in engine.table.every_live():
         if task.status is Status.PENDING and (task.run_after is None or task.run_after <= now):
-            return float(now - task.order_at)
-    return 0.0
+            return now - task.order_at, task
+    return 0.0, None
 
 
 def test_a_wait_that_is_not_the_longest_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

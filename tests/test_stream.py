@@ -1,5 +1,6 @@
 """Streams of events: what they hold, what they say they left out, and how they end."""
 
+import gc
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -296,3 +297,17 @@ async def test_a_buffer_must_hold_something(buffer_max: Any) -> None:
         with pytest.raises(InvalidConfig) as refused:
             runtime.events(buffer_max)
     assert str(refused.value) == f"buffer_max must be a whole number >= 1, got {buffer_max!r}"
+
+
+async def test_a_stream_that_nobody_holds_any_more_is_let_go(autojump_clock: trio.abc.Clock) -> None:
+    async with open_runtime(workers=1) as runtime:
+        before = runtime._engine._sinks
+        for _ in range(3):
+            await runtime.submit("nobody runs this")
+            events = runtime.events()
+            await runtime.submit("nobody runs this")
+            async for _ in events:
+                break
+            del events
+        gc.collect()
+        assert (runtime._engine._sinks, len(runtime._engine._streams)) == (before, 0)

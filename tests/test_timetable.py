@@ -407,7 +407,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
     ({"timezone": "Mars"}, InvalidConfig, "timezone must be a name such as 'Europe/Berlin', got 'Mars'"),
     ({"submit": {"user": ""}}, InvalidTask, "user must be 1 to 128 printable characters, got ''"),
-    ({"submit": {"kind": ""}}, InvalidTask, "kind must be printable text, got ''"),
+    ({"submit": {"kind": ""}}, InvalidTask, "kind must be 1 to 128 printable characters, got ''"),
     ({"submit": {"payload": "x" * 99}}, InvalidTask, "payload must be at most 100 bytes as JSON, got 101"),
     ({"submit": {"cost": 0}}, InvalidTask, "cost must be a finite number > 0, got 0"),
     (

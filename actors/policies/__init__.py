@@ -94,6 +94,8 @@ class Registry(Generic[P]):
         return found
 
     def _checked(self, policy: Any) -> P:
+        if isinstance(policy, type):
+            raise InvalidConfig(f"{self.sort} policy must be an object, got the class {policy.__name__}: call it")
         if not isinstance(policy, self.protocol):
             wanted = ", ".join(sorted(name for name in vars(self.protocol) if not name.startswith("_")))
             raise InvalidConfig(f"{self.sort} policy must have {wanted}, got {policy!r}")

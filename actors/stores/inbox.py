@@ -16,7 +16,7 @@ from actors.ids import new_id
 from actors.messages import Submit
 from actors.retry import RetryPolicy
 from actors.stores.schema import check_schema
-from actors.submission import NewTask, check_submit
+from actors.submission import NewTask, checked_payload
 from actors.waiting import plain_submit, read_submit
 
 __all__ = ["SqliteInbox", "submit_into"]
@@ -46,7 +46,7 @@ def submit_into(path: str | Path, tasks: list[NewTask], now: float) -> list[str]
 
 
 def _checked(submit: Submit) -> Submit:
-    check_submit(submit, _PAYLOAD_BYTES_MAX)
+    checked_payload(submit, _PAYLOAD_BYTES_MAX)
     if not submit.persist:
         raise InvalidTask("persist must be true for a task that is submitted into a store, got False")
     return submit

@@ -81,7 +81,7 @@ async def submitted(runtime: Runtime, crawl: Handler[Job, Page]) -> None:
     assert_type(await (await runtime.submit("crawl", {"url": "x"})).result(), Any)
 
     await runtime.submit(crawl, {"url": "x"})  # type: ignore[misc]
-    await runtime.submit(crawl)  # type: ignore[call-overload]
+    await runtime.submit(crawl)  # type: ignore[arg-type]
     runtime.submit_nowait(crawl, "x")  # type: ignore[misc]
     await runtime.submit(crawl, Job("x"), usr="alice")  # type: ignore[call-overload]
     await runtime.submit("crawl", None, user=7)  # type: ignore[call-overload]
@@ -110,3 +110,10 @@ async def called(runtime: Runtime) -> None:
     await runtime.run_soon(add, 1)  # type: ignore[arg-type]
     await runtime.run_soon(add, 1, "x", usr="alice")  # type: ignore[call-arg]
     await runtime.run_soon(len, "x")  # type: ignore[arg-type]
+
+
+async def without_a_payload(runtime: Runtime, tick: Handler[None, int]) -> None:
+    assert_type(await (await runtime.submit(tick)).result(), int)
+    assert_type(runtime.submit_nowait(tick, user="alice"), TaskHandle[int])
+    assert_type(runtime.from_thread.submit(tick), TaskHandle[int])
+    await runtime.submit(tick, "x")  # type: ignore[misc]
