@@ -278,7 +278,7 @@ async def test_the_kill_of_a_process_at_any_commit_leaves_what_it_had(autojump_c
                 assert lasting_notes(restored, owner) == lasting_notes(self.table, owner)
             derived = {key: value for key, value in restored.notes(QUEUE).items() if key.startswith("key/")}
             assert derived == {
-                f"key/{len(task.user)}/{task.user}/{task.idempotency_key}": task.id
+                f"key/{len(task.user)}/{task.user}/{task.idempotency_key}": [task.id, task.kind]
                 for task in kept
                 if task.idempotency_key
             }
