@@ -84,6 +84,8 @@ class Scheduler:
             worker: task_id for worker, (_, task_id) in self._used.items() if self._runs(worker, task_id)
         }
         """What each worker was last given, until that is settled: its charge must be right before the worker is given more."""
+        self._early: set[Address] = set()
+        """Workers that were idle before that, until nothing is under way: what they reported may be lost."""
         self._heard: dict[Address, int] = {}
         """The last grant that each worker had heard of when it said that it was idle."""
         number, worker_id, user, is_open = notes.get("grant", (0, "", "", False))
@@ -137,7 +139,7 @@ class Scheduler:
             self._decide(now, draw, effects)
         if self._demand.watch.changes:
             self._report_reach(now, effects)
-        wakes_at = self._demand.wakes_at(now)
+        wakes_at = now if self._early else self._demand.wakes_at(now)
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
         return effects.keep(self._notes)
@@ -163,6 +165,8 @@ class Scheduler:
             self._set_used(closed.worker_id, closed.number, message.task_id)
             if self._runs(closed.worker_id, message.task_id):
                 self._unsettled[closed.worker_id] = message.task_id
+                if self._heard.get(closed.worker_id, -1) >= closed.number:
+                    self._early.add(closed.worker_id)
                 return
             self._seat(closed.worker_id)
             if self._table.get(message.task_id) is not None:
@@ -180,6 +184,7 @@ class Scheduler:
         worker = message.worker_id
         if worker is not None and self._unsettled.get(worker) == message.task_id:
             del self._unsettled[worker]
+            self._early.discard(worker)
             self._seat(worker)
         if message.outcome in ("recovered", "crashed") and worker is not None and worker not in self._idle_workers:
             number, task_id = self._used.get(worker, (0, ""))
@@ -195,6 +200,8 @@ class Scheduler:
         if worker not in self._used:
             self._set_used(worker, message.grant, "")
         self._heard[worker] = message.grant
+        if worker in self._unsettled and message.grant >= self._used[worker][0]:
+            self._early.add(worker)
         self._seat(worker)
 
     def _seat(self, worker: Address) -> None:
@@ -238,6 +245,10 @@ class Scheduler:
     def _wake(self, message: Wake, now: float, effects: Effects) -> None:
         """What is free again by now is taken up by `handle`, as after any message."""
         self._wakes_at = NEVER
+        for worker in sorted(self._early):
+            del self._unsettled[worker]
+            self._seat(worker)
+        self._early.clear()
 
     # What people say
 
@@ -347,6 +358,7 @@ class Scheduler:
             del self._notes["used/" + worker]
         self._heard.pop(worker, None)
         self._unsettled.pop(worker, None)
+        self._early.discard(worker)
         worker_class = self._class_of.pop(worker, None)
         if worker_class is None:
             return

@@ -14,8 +14,8 @@ import pytest
 
 from actors.errors import EvenhandError
 from sim import Burst, Check, Exponential, Kind, PriorityOrder, RandomOrder, Scenario, User, load_scenario, simulate
-from sim import cli as cli_module
 from sim.cli import main
+from sim.commands import running
 from sim.explore import Exploration, explore, hash_elsewhere, variation
 from sim.explore import _varied as varied  # The one part that needs faults, which come with their own classes.
 from sim.explore_worker import main as worker_main
@@ -209,7 +209,7 @@ def test_run_twice_passes_if_both_runs_leave_the_same_trace_and_fails_if_not(
 ) -> None:
     file = str(saved(tmp_path, unlucky(1e9)))
     assert run("run", file, "--twice") == 0
-    monkeypatch.setattr(cli_module, "hash_elsewhere", lambda scenario: "another")
+    monkeypatch.setattr(running, "hash_elsewhere", lambda scenario: "another")
     assert run("run", file, "--twice") == 1
     assert re.search(r"^evenhand: I24 determinism: .* another process another$", capsys.readouterr().err)
 
