@@ -154,22 +154,25 @@ class Engine:
         for executor in self.executors.values():
             self._abandon(executor)
         self._close.set()
-        self._conclude()
+        self._clear_door()
         # Not where a failure ends the engine: whoever is in the block is about to be cancelled by that, and not told.
         stopped = RuntimeStopped("the runtime has stopped")
         self.front.close(stopped)
         for asked in self._asked.values():
             asked.hear(Answered("", stopped))
 
-    def _conclude(self) -> None:
-        """Nothing runs any more, nor will it: whoever waits for an end, an event or a place is told so."""
-        stopped = RuntimeStopped("the runtime has stopped")
+    def conclude(self) -> None:
+        """It has stopped and nothing will run any more: tell whoever waits for an end, an event or a place."""
+        if not self.time.failed:
+            self._clear_door()
+            self.front.conclude(RuntimeStopped("the runtime has stopped"))
+            self._end_streams()
+
+    def _clear_door(self) -> None:
+        """Whoever waits for a place waits for nothing; one that cannot be taken back is in, and about to be told so."""
         for asked, submit in list(self._at_the_door.items()):
-            # One that could not be taken back is in, and is about to be told so.
             if asked.answer is None and self._withdraw(submit):
-                asked.hear(Refused(submit.id, stopped))
-        self.front.conclude(stopped)
-        self._end_streams()
+                asked.hear(Refused(submit.id, RuntimeStopped("the runtime has stopped")))
 
     def _end_streams(self) -> None:
         for stream in list(self._streams):
@@ -431,8 +434,7 @@ class Engine:
     async def stop(self, grace_seconds: float, drain: bool) -> None:
         """Take no more orders; let what runs, or with `drain` what waits too, end within the grace time; then give it back.
 
-        What is still told to stop then has `cancel_grace_seconds` before its worker fences it. When this returns, whoever
-        waited for something that will not come has been told.
+        What is still told to stop then has `cancel_grace_seconds` before its worker fences it.
         """
         if not (isinstance(grace_seconds, (int, float)) and grace_seconds >= 0):
             raise InvalidConfig(f"grace_seconds must be a number of seconds >= 0, got {grace_seconds!r}")
@@ -449,8 +451,6 @@ class Engine:
         await self._until(lambda: not self._owing())
         if self.journal is not None:
             await self.journal.flush()
-        if not self.time.failed:
-            self._conclude()
 
     def _tell_workers(self, message: Retire) -> None:
         for address in self.executors:

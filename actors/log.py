@@ -62,6 +62,8 @@ class FailureLog:
 
 
 def log_left(left: Sequence[Task]) -> None:
-    """Tasks were left when the block ended, and nobody had asked for that."""
+    """These were left when the block ended, and nobody had asked for that."""
+    if not left:
+        return
     said = "the block of a runtime has ended before %d of its tasks, which are in `runtime.left`"
     _LOGGER.warning(said, len(left), extra={"action": "tasks_left", "count": len(left)})

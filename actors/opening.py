@@ -133,9 +133,9 @@ async def _run(
             try:
                 yield runtime
                 asked_to_stop = engine.stopping
-                await runtime.stop()
-                if runtime.left and not asked_to_stop and options.store == "memory":
-                    log_left(runtime.left)
+                await engine.stop(options.stop_grace_seconds, options.drain)
+                if not asked_to_stop and options.store == "memory":
+                    log_left(list(engine.table.every_live()))
             except Exception as error:
                 raised = error
             finally:

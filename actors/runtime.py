@@ -496,4 +496,5 @@ class Runtime:
         """
         grace_seconds = self._options.stop_grace_seconds if grace_seconds is None else grace_seconds
         await self._engine.stop(grace_seconds, self._options.drain if drain is None else drain)
+        self._engine.conclude()
         self.left = tuple(self._engine.table.every_live())

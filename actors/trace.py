@@ -288,6 +288,8 @@ class FaultInjected(_Base, frozen=True, gc=False, tag="fault_injected"):
     """Its place among the faults of the scenario, from 0."""
     target: str
     """Whom or what it hit: an actor, a message on its way to one, or a task."""
+    seconds: float = 0.0
+    """How far the clock leapt, if that is what it did."""
 
 
 class Undelivered(_Base, frozen=True, gc=False, tag="undelivered"):

@@ -75,7 +75,7 @@ class Chaos:
                         self._injection.fire(number, address)
                         host.post(HOST, address, CrashNow())
             case ClockJump():
-                self._injection.fire(number, f"{fault.seconds:g} s ahead")
+                self._injection.fire(number, f"{fault.seconds:g} s ahead", fault.seconds)
                 host.now += fault.seconds
                 self._gate.leap(host.now)
             case Stop():

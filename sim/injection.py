@@ -82,12 +82,12 @@ class Injection:
             and (fault.probability >= 1 or self.draw(number, "strikes", about, count) < fault.probability)
         )
 
-    def fire(self, number: int, target: str) -> bool:
+    def fire(self, number: int, target: str, seconds: float = 0.0) -> bool:
         """It happens; unless it has happened often enough since it was decided."""
         if self._is_spent(number):
             return False
         self._fired[number] += 1
-        self._observe(FaultInjected(self._now(), name_of(self.faults[number]), number, target))
+        self._observe(FaultInjected(self._now(), name_of(self.faults[number]), number, target, seconds))
         return True
 
     def may_crash(self, address: Address) -> bool:

@@ -32,6 +32,7 @@ from actors.trace import (
     ActorRestarted,
     Admitted,
     Event,
+    FaultInjected,
     Progressed,
     Reachable,
     ReportRefused,
@@ -162,6 +163,8 @@ class Ledger:
 
     def _on_other(self, event: Event) -> None:
         self._tasks.restrictions.on_event(event)
+        if isinstance(event, FaultInjected) and event.seconds:
+            self._tasks.leases.leapt(event.at, event.seconds)
         if self._restarts is not None and isinstance(event, ActorRestarted):
             self._restarts.on_event(event)
         if not isinstance(event, _HARMLESS):

@@ -22,6 +22,12 @@ class Leases:
     def __init__(self, settings: Settings, broken: Broken) -> None:
         self._settings = settings
         self._broken = broken
+        self._leaps: list[tuple[float, float]] = []
+        """When the clock leapt, and how far: time in which nobody could do anything."""
+
+    def leapt(self, at: float, seconds: float) -> None:
+        """The clock leapt ahead."""
+        self._leaps.append((at, seconds))
 
     def started(self, event: Started, entry: Entry) -> None:
         """A lease begins."""
@@ -56,4 +62,5 @@ class Leases:
             self._broken(RECOVERY, now, f"{task} was never recovered: its lease ended at {entry.lease_until:g} s")
 
     def _is_late(self, entry: Entry, at: float) -> bool:
-        return at > entry.lease_until + self._settings.kind(entry.kind).lease_seconds
+        leapt = sum(seconds for leap_at, seconds in self._leaps if entry.alive_at <= leap_at <= at)
+        return at > entry.lease_until + self._settings.kind(entry.kind).lease_seconds + leapt

@@ -118,7 +118,9 @@ class Observation:
         asked = {check.metric for check in scenario.checks}
         self._pairs = PairLag(settings, pool.classes) if "service_lag" in asked else None
         judges = () if self._pairs is None else (self._pairs,)
-        self.ledger = Ledger(settings, table, pool.classes, supervision=TREE, retried_by_kind=True, judges=judges)
+        self.ledger = Ledger(
+            settings, table, pool.classes, supervision=TREE, retried_by_kind=scenario.workload is None, judges=judges
+        )
         self._overtaken = Overtaken(self.ledger) if "overtaken_max" in asked else None
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)

@@ -72,7 +72,7 @@ class Tasks:
         self.waiting = Waiting(settings, self.restrictions, judges, broken)
         self.crew = Crew(workers, self.restrictions, table, broken)
         self.admission = Admission(settings, broken)
-        self._leases = Leases(settings, broken)
+        self.leases = Leases(settings, broken)
         self._retries = Retries(settings, retried_by_kind, broken)
 
     def on_end(self, now: float) -> None:
@@ -80,7 +80,7 @@ class Tasks:
         if self.running:
             for name, entry in self.entries.items():
                 if entry.state == "running":
-                    self._leases.left_over(name, entry, now)
+                    self.leases.left_over(name, entry, now)
 
     # One method an event
 
@@ -114,12 +114,12 @@ class Tasks:
         if entry.executions > 1 + entry.max_retries:
             self._broken(EXECUTIONS, event.at, f"{event.task} ran {entry.executions} times of {1 + entry.max_retries}")
         self.running += 1
-        self._leases.started(event, entry)
+        self.leases.started(event, entry)
         self.crew.started(event.worker, event.task, entry, event.token)
 
     def _extended(self, event: Extended, entry: Entry) -> None:
         if self._check_owner(event, entry):
-            self._leases.extended(event, entry)
+            self.leases.extended(event, entry)
 
     def _completed(self, event: Completed, entry: Entry) -> None:
         if self._stop(event, entry):
@@ -139,7 +139,7 @@ class Tasks:
         if entry.state != "running" or event.token <= entry.token:
             self._broken(FENCING, event.at, f"{event.task} was recovered with token {event.token} after {entry.token}")
             return
-        self._leases.taken_back(event.task, entry, event.at)
+        self.leases.taken_back(event.task, entry, event.at)
         self.crew.fell_silent(event, entry.token)
         self._stop_running(entry, event.at)
         entry.troubled = True
@@ -209,7 +209,7 @@ class Tasks:
         """The owner is done with it, and its worker free."""
         if not self._check_owner(event, entry):
             return False
-        self._leases.heard(event.task, entry, event.at)
+        self.leases.heard(event.task, entry, event.at)
         self.crew.stopped(event.worker, event.task)
         self._stop_running(entry, event.at)
         return True
@@ -231,7 +231,7 @@ class Tasks:
             self._end_waiting(event, entry, state)
         elif event.outcome == "recovered":
             if self._check_owner(event, entry):
-                self._leases.taken_back(event.task, entry, event.at)
+                self.leases.taken_back(event.task, entry, event.at)
                 self.crew.fell_silent(event, entry.token)
                 self._stop_running(entry, event.at)
                 self._end(entry, state)

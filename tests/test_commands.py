@@ -148,8 +148,9 @@ def test_the_header_comes_first_with_the_seed_the_version_and_every_option(
     out, _ = said_by(capsys, "run", scenario, "--seed", "7", "--ordering", "strict", status=130)
     assert out.splitlines() == [
         f"two users  seed 7, evenhand {installed_version()}",
-        "workers 1, sharing weighted_fair, ordering strict, critical_burst 16, stealing longest, when_full reject, "
-        "admission_share 8, duration_seconds 20, warmup_seconds 0, service_draws task, weights (bob 4)",
+        "workers 1, sharing weighted_fair, ordering strict, critical_burst 16, poison_after 3, stealing longest, "
+        "when_full reject, admission_share 8, duration_seconds 20, warmup_seconds 0, service_draws task, "
+        "interleaving as sent, weights (bob 4)",
     ]
 
 

@@ -82,7 +82,7 @@ MESSAGES: dict[str, tuple[type, ...]] = {
     QUEUE: (Submit, Settled, SetWeight, Readmitted, Maintain),
     SCHEDULER: (Idle, Busy, Equip, Ready, Granted, Settled, Pause, Resume, SetWeight, Gone),
     SUPERVISOR: (Leased, Wake),
-    TIMETABLE: (Schedule, Wake),
+    TIMETABLE: (Schedule, Wake, Retire),
     FRONT: (Accepted, Ended),
     SHARD: (Enqueue, Grant, Cancel, Requeue, Finished, Beat, ExpireLease, Await, Wake),
     WORKER: (Run, Finished, Wake, Stop, Resync, Retire),

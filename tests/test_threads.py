@@ -67,7 +67,8 @@ async def test_a_plain_function_runs_in_a_thread_and_what_it_returns_is_the_resu
 
         @runtime.handler("work")
         def work(payload: int) -> Any:
-            return payload, threading.current_thread().name, threading.current_thread() is threading.main_thread()
+            thread = threading.current_thread()
+            return [payload, thread.name, thread is threading.main_thread()]
 
         assert await (await runtime.submit(work, 4)).result() == [4, "evenhand work", False]
 
