@@ -93,7 +93,7 @@ class FaultGate:
         if type(message) is Wake:
             return [(0.0, envelope)]
         if self._marking and name in COVERED:
-            marked = self._marked(envelope, now)
+            marked = self._marked(envelope)
             if marked is not None:
                 return marked
         deliveries = self._touched(name, envelope, now) if self._touching else [(0.0, envelope)]
@@ -162,7 +162,7 @@ class FaultGate:
 
     # Executions that were chosen when they began
 
-    def _marked(self, envelope: Envelope, now: float) -> list[tuple[float, Envelope]] | None:
+    def _marked(self, envelope: Envelope) -> list[tuple[float, Envelope]] | None:
         """What becomes of a message of a marked execution; None if nothing does."""
         sender, receiver, message = envelope
         if type(message) is Run:
