@@ -93,7 +93,7 @@ class FaultGate:
         if type(message) is Wake:
             return [(0.0, envelope)]
         if self._marking and name in COVERED:
-            marked = self._marked(envelope, now)
+            marked = self._marked(envelope)
             if marked is not None:
                 return marked
         deliveries = self._touched(name, envelope, now) if self._touching else [(0.0, envelope)]
@@ -162,13 +162,16 @@ class FaultGate:
 
     # Executions that were chosen when they began
 
-    def _marked(self, envelope: Envelope, now: float) -> list[tuple[float, Envelope]] | None:
+    def _marked(self, envelope: Envelope) -> list[tuple[float, Envelope]] | None:
         """What becomes of a message of a marked execution; None if nothing does."""
         sender, receiver, message = envelope
         if type(message) is Run:
             self._mark(message, receiver)
             return None
-        for mark in self._marks.get((message.task_id, message.token), ()):
+        key = (message.task_id, message.token)
+        # A report is the last of an execution; what a worker says that was rebuilt on the way is one more.
+        marks = self._marks.pop(key, []) if type(message) is Finished else self._marks.get(key, [])
+        for mark in marks:
             if type(message) is Beat:
                 if not isinstance(mark.fault, WorkerCrash) and self._fire(mark, message.task_id):
                     return []
@@ -181,8 +184,6 @@ class FaultGate:
                 and self._fire(mark, message.task_id)
             ):
                 return [(0.0, (HOST, sender, CrashNow())), (0.0, envelope)]
-        if type(message) is Finished:
-            self._marks.pop((message.task_id, message.token), None)
         return None
 
     def _mark(self, run: Run, worker: Address) -> None:
