@@ -24,8 +24,29 @@ from actors.errors import InvalidConfig
 from actors.policies import ORDERING, SHARING, Registry
 from actors.policies.stealing import STEALING
 from actors.task import Priority
-from sim.operator import PauseEvent, ResumeEvent, SetLimitEvent, SetWeightEvent, TimedEvent
-from sim.processes import Arrivals, At, Burst, Exponential, Fixed, FixedRate, Poisson, Service
+from sim.operator import (
+    AddWorkersEvent,
+    PauseEvent,
+    ResumeEvent,
+    RetireWorkersEvent,
+    SetLimitEvent,
+    SetWeightEvent,
+    TimedEvent,
+)
+from sim.processes import (
+    Arrivals,
+    At,
+    Burst,
+    Exponential,
+    Fixed,
+    FixedRate,
+    Lognormal,
+    OnOff,
+    Pareto,
+    Poisson,
+    Service,
+    Uniform,
+)
 from sim.scenario import Kind, Runtime, Scenario, User, Workers
 
 __all__ = ["arrivals", "crowds", "kinds", "scenarios", "services", "workloads"]
@@ -52,7 +73,15 @@ def services(*, exact: bool = False) -> st.SearchStrategy[Service]:
     Fixed(seconds=0.5)
     """
     fixed = st.builds(Fixed, seconds=_halves)
-    return fixed if exact else fixed | st.builds(Exponential, mean_seconds=_halves)
+    if exact:
+        return fixed
+    return st.one_of(
+        fixed,
+        st.builds(Exponential, mean_seconds=_halves),
+        _halves.map(lambda low: Uniform(low_seconds=low, high_seconds=2.0 * low)),
+        st.builds(Lognormal, mean_seconds=_halves, sigma=st.just(1.0)),
+        st.builds(Pareto, mean_seconds=_halves, alpha=st.just(2.0)),
+    )
 
 
 def kinds(*, count_max: int = 3, exact: bool = False, plain: bool = True) -> st.SearchStrategy[tuple[Kind, ...]]:
@@ -117,6 +146,7 @@ def _arrivals(kind_names: tuple[str, ...], count_max: int, plain: bool) -> st.Se
         st.builds(At, seconds=st.lists(_times, min_size=1, max_size=min(count_max, 9)).map(tuple), **common),
         st.builds(FixedRate, per_second=rates, **common),
         st.builds(Poisson, per_second=rates, **common),
+        st.builds(OnOff, per_second=rates, on_seconds=_halves, off_seconds=_halves, **common),
     )
 
 
@@ -286,6 +316,7 @@ def _events(kind_names: tuple[str, ...], user_names: tuple[str, ...]) -> st.Sear
         st.tuples(_times, somebody, _rates, _caps).map(
             lambda said: (SetLimitEvent(at_seconds=said[0], rate_limit=said[2], concurrency_max=said[3], **said[1]),)
         ),
+        _times.map(lambda at: (AddWorkersEvent(at_seconds=at), RetireWorkersEvent(at_seconds=at + 3.0))),
     )
     return st.lists(one, max_size=3).map(_apart)
 
