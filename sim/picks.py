@@ -97,12 +97,15 @@ Heap = list[tuple[float, float, int, Entry]]
 class Picks:
     """One user's ready tasks, and what speaks against a start."""
 
-    __slots__ = ("_burst", "_burst_max", "_critical", "_moving", "_ordinary")
+    __slots__ = ("_burst", "_burst_at_most", "_burst_max", "_critical", "_moving", "_ordinary")
 
     def __init__(self, order: OrderingPolicy, burst_max: int | None) -> None:
         self._moving = as_moving(order)
         self._burst_max = burst_max
         self._burst = 0
+        """Critical tasks in a row that certainly went before another."""
+        self._burst_at_most = 0
+        """And that may have: of a kind with turns of its own nobody but the scheduler knows whether it was offered too."""
         self._ordinary: dict[tuple[str, int], Heap] = {}
         self._critical: dict[tuple[str, int], Heap] = {}
 
@@ -119,7 +122,7 @@ class Picks:
         """What is wrong with starting this task for a worker that could choose from these kinds."""
         if not self._critical and len(self._ordinary) == 1:
             # One kind and no critical task ever: what most users have.
-            self._burst = 0
+            self._burst = self._burst_at_most = 0
             (heap,) = self._ordinary.values()
             return () if (first := _first(heap)) is entry else (_before(first),)
         critical, ordinary = self._next(self._critical, kinds, now), self._next(self._ordinary, kinds, now)
@@ -128,16 +131,17 @@ class Picks:
         faults = [] if expected is entry else [_before(expected)]
         bound = self._burst_max
         if is_critical:
-            if ordinary is not None:
-                self._burst += 1
-            elif not any(_first(heap) for heap in self._ordinary.values()):
-                self._burst = 0
+            self._burst += ordinary is not None
+            if any(_first(heap) for heap in self._ordinary.values()):
+                self._burst_at_most += 1
+            else:
+                self._burst = self._burst_at_most = 0
             if bound is not None and self._burst > bound:
                 faults.append(f"is critical number {self._burst} in a row of {bound}")
         else:
-            if critical is not None and (bound is None or self._burst < bound):
+            if critical is not None and (bound is None or self._burst_at_most < bound):
                 faults.append("was started before a critical task")
-            self._burst = 0
+            self._burst = self._burst_at_most = 0
         return faults
 
     def _next(self, heaps: dict[tuple[str, int], Heap], kinds: Container[str], now: float) -> Entry | None:

@@ -131,7 +131,8 @@ def test_every_fault_there_is_is_tried_here() -> None:
 @pytest.mark.parametrize("name", EACH)
 def test_a_fault_fires_is_counted_and_breaks_no_promise(name: str) -> None:
     fired = 0
-    for seed in range(5):
+    # A steal is rare where everybody is served by somebody else too.
+    for seed in range(12 if name == "steal race" else 5):
         result, events = run(small(EACH[name], seed=seed))
         assert result.passed, result.violations
         assert result.table.counts[Status.PENDING] == result.table.counts[Status.IN_PROGRESS] == 0
