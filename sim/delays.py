@@ -75,7 +75,10 @@ def why(graph: "DiGraph[Key]", task: str) -> list[Step]:
 def _hint(task: str, names: list[str]) -> str:
     if not names:
         return ": it had none"
-    # Tasks are numbered over all users, so a wrong name with a right number is most likely that task.
+    user, _, _ = task.rpartition("#")
+    if own := [name for name in names if name.rpartition("#")[0] == user]:
+        return f" (tasks are numbered over all users: those of {user} are {own[0]!r} to {own[-1]!r})"
+    # A wrong name with a right number is most likely that task.
     numbered = [name for name in names if name.rpartition("#")[2] == task.rpartition("#")[2]]
     if numbered:
         return f" (did you mean {numbered[0]!r}?)"
