@@ -165,11 +165,11 @@ class Worker:
     # An execution
 
     def _begin(self, run: Run, now: float, draw: Draw, effects: Effects) -> None:
-        assert self._execution is None, "a worker runs one task at a time"
         self._heard = run.grant
-        self._notes["run"] = (run.grant, run.user, run.task_id, run.token)
-        if self._retiring:
-            # Granted before the scheduler heard of it.
+        current = run if self._execution is None else self._execution.run
+        self._notes["run"] = (run.grant, current.user, current.task_id, current.token)
+        if self._retiring or self._execution is not None:
+            # Granted before the scheduler heard that it retires; or that an older run was still on its way to it.
             self._report(run, self._released(run), effects)
             return
         ends_at = self._executor.start(run, now, draw)

@@ -74,14 +74,29 @@ class Crew:
         if waiting.ready and len(self._busy) + len(self._silent) < len(self._workers):
             self._check_idle(waiting, now)
 
+    def on_end(self, now: float) -> None:
+        """Nothing will ever happen again: what such a worker still holds it keeps."""
+        for worker, entry, token in self._late_claims:
+            if entry.state == "running" and entry.token == token:
+                self._keeps(worker, entry, now)
+
+    def _keeps(self, worker: Address, entry: Entry, now: float) -> None:
+        self._broken(RETIREMENT, now, f"{worker} claimed {entry.user}#{entry.sequence} after it had retired")
+
     def _has_retired(self, worker: Address) -> bool:
         return "retiring" in self._table.notes(worker)
 
     def _check_late_claims(self, now: float) -> None:
+        waiting = []
         for worker, entry, token in self._late_claims:
-            if entry.state == "running" and entry.token == token:
-                self._broken(RETIREMENT, now, f"{worker} claimed {entry.user}#{entry.sequence} after it had retired")
-        self._late_claims.clear()
+            if entry.state != "running" or entry.token != token:
+                continue
+            if now > entry.lease_until:
+                self._keeps(worker, entry, now)
+            else:
+                # What it was given may be late: then it has not heard of it yet.
+                waiting.append((worker, entry, token))
+        self._late_claims = waiting
 
     def _check_idle(self, waiting: Waiting, now: float) -> None:
         """One worker of each class that is idle, against every user and kind that waits."""

@@ -202,6 +202,7 @@ class Ledger:
     def on_end(self, now: float) -> None:
         """Nothing will ever happen again."""
         self._tasks.on_end(now)
+        self.crew.on_end(now)
         for judge in self._judges:
             judge.on_end(now)
         self._tasks.admission.check_keys(self._table, now)

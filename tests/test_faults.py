@@ -281,6 +281,17 @@ def test_the_mixed_soak_is_clean(seed: int) -> None:
     assert result.passed, result.violations
 
 
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "explore", reason="a long look: make explore")
+def test_the_mixed_soak_is_clean_under_two_thousand_seeds_and_every_fault_fires() -> None:
+    soak = load_scenario(SOAK)
+    fired = Counter[int]()
+    for seed in range(2_000):
+        result = simulate(soak, seed=seed)
+        assert result.passed, (seed, result.violations)
+        fired.update({number: count.fired for number, count in enumerate(result.faults)})
+    assert all(fired[number] for number in range(len(soak.faults)))
+
+
 # Safety and liveness
 
 

@@ -46,7 +46,7 @@ FROM_FILES = {"trace", "swf"}
 
 @pytest.mark.parametrize("name", sorted(set(PROCESSES) - FROM_FILES))
 def test_every_arrival_process_comes_up(name: str) -> None:
-    find(arrivals(["crawl"]), lambda found: isinstance(found, PROCESSES[name]), settings=QUICK)
+    find(arrivals(["crawl"], plain=False), lambda found: isinstance(found, PROCESSES[name]), settings=QUICK)
 
 
 @pytest.mark.parametrize("name", sorted(set(SERVICES) - {"empirical"}))
