@@ -32,7 +32,7 @@ KNOWN_SEEDS = {
     "no_fencing": 1,
     "no_lease_scan": 0,
     "banked_credit": 1,
-    "lost_wakeup": 3,
+    "lost_wakeup": 8,
     "double_grant": 1,
     "no_jitter": 2,
 }

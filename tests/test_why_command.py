@@ -97,6 +97,10 @@ def test_the_chain_is_in_the_json_too(file: str, capsys: pytest.CaptureFixture[s
 
 
 def test_an_unknown_task_is_bad_input(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    known = "tasks are numbered over all users: those of bob are 'bob#31' to 'bob#32'"
     assert said(capsys, file, "--why", "bob#3", status=2) == [
-        "evenhand: --why: no task of this run is called 'bob#3' (did you mean 'alice#3'?)"
+        f"evenhand: --why: no task of this run is called 'bob#3' ({known})"
+    ]
+    assert said(capsys, file, "--why", "bab#3", status=2) == [
+        "evenhand: --why: no task of this run is called 'bab#3' (did you mean 'alice#3'?)"
     ]

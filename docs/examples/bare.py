@@ -30,5 +30,5 @@ if __name__ == "__main__":
 # prints:
 # bob.png at half its size
 # carol.png at half its size
-# 18 of alice's still to come
+# 16 of alice's still to come
 # alice-19.png at half its size
