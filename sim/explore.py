@@ -92,7 +92,7 @@ def variation(scenario: Scenario, seed: int) -> Scenario:
     """The scenario that a seed stands for: as the file has it, but for the seed, the order of delivery and the faults."""
     random = Random(f"{seed}/explore")
     changes: dict[str, Any] = {"seed": seed, "interleaving": _interleaving(seed, random)}
-    if faults := getattr(scenario, "faults", ()):
+    if faults := scenario.faults:
         varied = [_varied(fault, scenario.duration_seconds, random) for fault in faults]
         changes["faults"] = tuple(fault for fault in varied if random.random() < _ENABLED)
     return attrs.evolve(scenario, **changes)

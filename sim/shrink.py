@@ -113,7 +113,7 @@ def shrink(scenario: Scenario, runs_max: int = 2_000, on_run: Callable[[], None]
 def _calm(scenario: Scenario) -> Scenario:
     """Without faults and planted mistakes, and with messages delivered as they were sent."""
     changes: dict[str, Any] = {"interleaving": None, "runtime": attrs.evolve(scenario.runtime, planted=())}
-    if getattr(scenario, "faults", ()):
+    if scenario.faults:
         changes["faults"] = ()
     return attrs.evolve(scenario, **changes)
 

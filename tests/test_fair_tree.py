@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors import Notes, WeightedFair
+from actors import Notes, Settings, WeightedFair
 from actors.policies.fair import FairAccount
 from actors.policies.heaps import TagHeap
 from tests.test_sharing import Play, corrected_bound, costs, finds, names, scripts, start_time_bound, way, weights
@@ -369,3 +369,16 @@ def test_shares_follow_a_new_weight_at_once() -> None:
     running.reweigh("alice", 4.0)
     running.run([("pick", 1.0, 1.0)] * 50)
     assert running.picked[20:].count("alice") == 40
+
+
+def test_who_becomes_active_starts_beside_those_whose_charge_was_corrected() -> None:
+    """Virtual time does not go back, but nobody is there any more behind whom a newcomer would have to stand."""
+    everybody_alike: Any = Settings()
+    account = FairAccount(Notes("scheduler"), everybody_alike)
+    account.activate("alice", 0.0)
+    for _ in range(2):
+        account.charge("alice", 30.0, 0.0)
+    for _ in range(2):
+        account.correct("alice", -29.75, 0.0)
+    account.activate("bob", 0.0)
+    assert (account.virtual(), account.tag("alice"), account.tag("bob")) == (30.0, 0.5, 0.5)

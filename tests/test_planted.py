@@ -37,11 +37,7 @@ KNOWN_SEEDS = {
     "no_jitter": 2,
 }
 
-has_faults = "faults" in attrs.fields_dict(Scenario)
-needs_faults = pytest.mark.skipif(not has_faults, reason="this simulator has no faults")
-MISTAKES = [
-    pytest.param(name, marks=needs_faults) if name in ("no_fencing", "no_lease_scan") else name for name in PLANTED
-]
+MISTAKES = list(PLANTED)
 
 
 def scenario_with(mistake: str) -> Scenario:

@@ -1,5 +1,6 @@
 """The bound of weighted fair sharing, over whole runs: queue, shards, scheduler and workers, users coming and going."""
 
+import io
 from itertools import combinations
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.policies.fair import FairAccount
-from actors.trace import Admitted, Completed, Event, Started
+from actors.trace import Admitted, Completed, Event, Started, read_trace
 from sim import Burst, Exponential, Fixed, FixedRate, Kind, Poisson, Runtime, Scenario, User, simulate
 
 NAMES = ("alice", "bob", "carol")
@@ -133,3 +134,22 @@ def test_the_bound_breaks_where_nothing_is_charged(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(FairAccount, "charge", lambda self, user, cost, now: None)
     monkeypatch.setattr(FairAccount, "correct", lambda self, user, difference, now: None)
     assert worst_lag(two_backlogs()) > 2
+
+
+# Estimates
+
+
+def test_weights_bind_short_tasks_whose_cost_nobody_knows() -> None:
+    """The next turn is decided when the charge of the last one has been corrected, and not by what it was taken for."""
+    kind = Kind(name="work", service=Fixed(seconds=0.01))
+    users = tuple(
+        User(name=name, weight=weight, arrivals=(Burst(kind="work", count=200),))
+        for name, weight in (("a", 9.0), ("b", 1.0))
+    )
+    runtime = Runtime(workers=1)
+    output = io.BytesIO()
+    scenario = Scenario(name="short", duration_seconds=1.0, kinds=(kind,), users=users, runtime=runtime)
+    assert simulate(scenario, trace=output).passed
+    events = read_trace(output.getvalue().splitlines())
+    first = [event.task[0] for event in events if isinstance(event, Started)][:100]
+    assert first.count("a") >= 85, "nine of ten, but for the first few"

@@ -127,7 +127,7 @@ def _runs_line(scenario: Scenario, found: Exploration) -> str:
 
 
 def _never_fired(scenario: Scenario, found: Exploration) -> str:
-    sorts = {name_in_file(fault) for fault in getattr(scenario, "faults", ())}
+    sorts = {name_in_file(fault) for fault in scenario.faults}
     never = ", ".join(sorted(sorts - found.fired.keys()))
     return f"; never fired: [yellow]{escape(never)}[/]" if never else ""
 
