@@ -1,8 +1,8 @@
 """The host: one mailbox and one loop that runs many actors.
 
-A mailbox is a trio memory channel. What goes through it is what an actor had to say at one time: its address, and messages
-with their receivers, in order. Messages to actors on the same host go through that same channel with `send_nowait`, so the
-whole way of a task costs no task switch. Whoever drives the
+A mailbox is a trio memory channel. What goes through it is a *round*: all that was said while the round before it was
+handled, in order, a post for each actor that had something to say at one time. Messages to actors on the same host go
+through that same channel with `send_nowait`, so the whole way of a task costs no task switch. Whoever drives the
 host calls `drain` until nothing is under way, then moves `now` and calls `fire`. So timers fire only when the mailbox is
 empty: after a stall nobody's lease is expired while the beat that saves it still waits to be read.
 
@@ -13,8 +13,9 @@ repeat it (faults), `journal` is given each batch of records with the sends that
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any, Protocol
 
 import attrs
@@ -42,6 +43,9 @@ Envelope = tuple[Address, Address, Any]
 
 Post = tuple[Address, Sequence[tuple[Address, Any]]]
 """What an actor had to say at one time: sender, and messages with their receivers. Plain tuples, because there are many."""
+
+Round = list[Post]
+"""What was said while the round before it was handled."""
 
 
 class Gate(Protocol):
@@ -127,7 +131,7 @@ class Host:
         self.delivered_count = 0
         """Messages handled or attempted, timers included."""
         self.mailbox_peak = 0
-        """The most posts that were under way at once."""
+        """The most posts that were in one round."""
         self._draw = draw
         self._observe = observe
         self._gate = gate
@@ -143,9 +147,11 @@ class Host:
         self._timer_heap: list[tuple[float, Address, int, Address | Envelope]] = []
         self._timer_heap_max = _TIMER_HEAP_MIN
         self._timer_count = 0
-        self._send, self._receive = trio.open_memory_channel[Post](limits.mailbox_max)
-        self._posts = 0
-        """How many there are in the mailbox: asking it would be an exception each time that it is empty."""
+        self._send, self._receive = trio.open_memory_channel[Round](1)
+        self._said: Round = []
+        """The next round, which goes into the mailbox when this one is over."""
+        self._round: Iterator[Post] = iter(())
+        """What is left of this one."""
 
     # Who is here
 
@@ -186,16 +192,34 @@ class Host:
 
     def drain(self, messages_max: int | None = None) -> bool:
         """Handle messages until none is under way, or at least `messages_max` were handled; False if some are left."""
-        receive, cores = self._receive.receive_nowait, self._cores
         stop_at = math.inf if messages_max is None else self.delivered_count + messages_max
         if self._order is not None:
             return self._drain_in_order(self._order, stop_at)
-        while self._posts and self.delivered_count < stop_at:
-            self._posts -= 1
-            sender, sends = receive()
+        while True:
+            if not self._handle_round(stop_at):
+                return False
+            if not self._said:
+                return True
+            self._round = iter(self._next_round())
+
+    def _next_round(self) -> Round:
+        """Through the mailbox, as everything goes that is said here."""
+        self._send.send_nowait(self._said)
+        if len(self._said) > self.mailbox_peak:
+            self.mailbox_peak = len(self._said)
+        self._said = []
+        return self._receive.receive_nowait()
+
+    def _handle_round(self, stop_at: float) -> bool:
+        """Handle what is left of this round; False if that was to stop before its end, or before the next one."""
+        cores, now, draw, gate = self._cores, self.now, self._draw, self._gate
+        for sender, sends in self._round:
+            if self.delivered_count >= stop_at:
+                self._round = chain(((sender, sends),), self._round)
+                return False
             for receiver, message in sends:
-                if self._gate is not None:
-                    self._deliver_through_gate(self._gate, (sender, receiver, message))
+                if gate is not None:
+                    self._deliver_through_gate(gate, (sender, receiver, message))
                     continue
                 # As `_deliver`, which is for what comes one at a time.
                 self.delivered_count += 1
@@ -203,22 +227,21 @@ class Host:
                 if core is None and (core := self._activated((sender, receiver, message))) is None:
                     continue
                 try:
-                    effects = core.handle(message, self.now, self._draw)
+                    effects = core.handle(message, now, draw)
                 except Exception as error:
                     self._contain((sender, receiver, message), error)
                     continue
                 self._apply(receiver, effects)
                 if core.passive:
                     self._rest(receiver)
-        return not self._posts
+        return not self._said or self.delivered_count < stop_at
 
     def _drain_in_order(self, order: Order, stop_at: float) -> bool:
-        while self._posts or len(order):
-            while self._posts:
-                self._posts -= 1
-                sender, sends = self._receive.receive_nowait()
-                for receiver, message in sends:
-                    order.put((sender, receiver, message))
+        while self._said or len(order):
+            if self._said:
+                for sender, sends in self._next_round():
+                    for receiver, message in sends:
+                        order.put((sender, receiver, message))
             if self.delivered_count >= stop_at:
                 return False
             if self._gate is not None:
@@ -259,15 +282,11 @@ class Host:
     # How a message is handled
 
     def _put(self, post: Post) -> None:
-        try:
-            self._send.send_nowait(post)
-        except trio.WouldBlock:
+        if len(self._said) >= self._limits.mailbox_max:
             receiver, message = post[1][0]
             held, name = self._limits.mailbox_max, type(message).__name__
-            raise MailboxFull(f"the mailbox holds {held} messages, no room for {name} to {receiver}") from None
-        self._posts += 1
-        if self._posts > self.mailbox_peak:
-            self.mailbox_peak = self._posts
+            raise MailboxFull(f"the mailbox holds {held} messages, no room for {name} to {receiver}")
+        self._said.append(post)
 
     def _deliver_through_gate(self, gate: Gate, envelope: Envelope) -> None:
         try:
@@ -298,12 +317,11 @@ class Host:
 
     def _apply(self, address: Address, effects: Effects) -> None:
         if effects.records:
-            for record in effects.records:
-                self.table.apply(record)
+            self.table.apply_all(effects.records)
         for event in effects.events:
             self._observe(event)
         sends = effects.sends
-        if self._journal is None:
+        if effects.held and self._journal is None:
             # Nothing waits for anything.
             sends += effects.held
         if sends:
