@@ -14,9 +14,10 @@ repeat it (faults), `journal` is given each batch of records with the sends that
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import attrs
 import trio
@@ -138,12 +139,15 @@ class Host:
         self._journal = journal
         self._order = order
         self._limits = limits
+        self._mailbox_max = limits.mailbox_max
         self._cores: dict[Address, Core] = {}
         self._builders: dict[Address, Callable[[], Core]] = {}
         self._on_demand: dict[str, Callable[[str], Core]] = {}
         self._passive: OrderedDict[Address, None] = OrderedDict()
         self._supervision = Supervision(supervision)
         self._timers: dict[Address, float] = {}
+        self._due: set[Address] = set()
+        """Whose timers were due when they were set, and are not in the heap: most of them are gone before they fire."""
         self._timer_heap: list[tuple[float, Address, int, Address | Envelope]] = []
         self._timer_heap_max = _TIMER_HEAP_MIN
         self._timer_count = 0
@@ -188,7 +192,9 @@ class Host:
 
     def post(self, sender: Address, receiver: Address, message: Any) -> None:
         """Put a message into the mailbox."""
-        self._put((sender, ((receiver, message),)))
+        if len(self._said) >= self._mailbox_max:
+            self._overflow(receiver, message)
+        self._said.append((sender, ((receiver, message),)))
 
     def drain(self, messages_max: int | None = None) -> bool:
         """Handle messages until none is under way, or at least `messages_max` were handled; False if some are left."""
@@ -212,28 +218,28 @@ class Host:
 
     def _handle_round(self, stop_at: float) -> bool:
         """Handle what is left of this round; False if that was to stop before its end, or before the next one."""
-        cores, now, draw, gate = self._cores, self.now, self._draw, self._gate
-        for sender, sends in self._round:
+        cores, now, draw, apply = self._cores, self.now, self._draw, self._apply
+        deliver = self._deliver if self._gate is None else partial(self._deliver_through_gate, self._gate)
+        is_plain = self._gate is None
+        for post in self._round:
             if self.delivered_count >= stop_at:
-                self._round = chain(((sender, sends),), self._round)
+                self._round = chain((post,), self._round)
                 return False
+            sender, sends = post
             for receiver, message in sends:
-                if gate is not None:
-                    self._deliver_through_gate(gate, (sender, receiver, message))
-                    continue
-                # As `_deliver`, which is for what comes one at a time.
-                self.delivered_count += 1
-                core = cores.get(receiver)
-                if core is None and (core := self._activated((sender, receiver, message))) is None:
-                    continue
-                try:
-                    effects = core.handle(message, now, draw)
-                except Exception as error:
-                    self._contain((sender, receiver, message), error)
-                    continue
-                self._apply(receiver, effects)
-                if core.passive:
-                    self._rest(receiver)
+                if is_plain and (core := cores.get(receiver)) is not None:
+                    # As `_deliver`, without the call.
+                    self.delivered_count += 1
+                    try:
+                        effects = core.handle(message, now, draw)
+                    except Exception as error:
+                        self._contain((sender, receiver, message), error)
+                        continue
+                    apply(receiver, effects)
+                    if core.passive:
+                        self._rest(receiver)
+                else:
+                    deliver((sender, receiver, message))
         return not self._said or self.delivered_count < stop_at
 
     def _drain_in_order(self, order: Order, stop_at: float) -> bool:
@@ -252,6 +258,9 @@ class Host:
 
     def next_timer(self) -> float:
         """When the next timer is due, or NEVER."""
+        if self._due:
+            # They were due when they were set, so whatever lies in the heap, something is due.
+            return min(self._timers[address] for address in self._due)
         heap = self._timer_heap
         while heap:
             at, _, _, target = heap[0]
@@ -262,6 +271,9 @@ class Host:
 
     def fire(self) -> None:
         """Let the first timer that is due by `now` take effect. The mailbox must be empty."""
+        while self._due:
+            address = self._due.pop()
+            self._push_timer(self._timers[address], address, address)
         if self.next_timer() > self.now:
             return
         _, _, _, target = heappop(self._timer_heap)
@@ -281,12 +293,9 @@ class Host:
 
     # How a message is handled
 
-    def _put(self, post: Post) -> None:
-        if len(self._said) >= self._limits.mailbox_max:
-            receiver, message = post[1][0]
-            held, name = self._limits.mailbox_max, type(message).__name__
-            raise MailboxFull(f"the mailbox holds {held} messages, no room for {name} to {receiver}")
-        self._said.append(post)
+    def _overflow(self, receiver: Address, message: Any) -> NoReturn:
+        name = type(message).__name__
+        raise MailboxFull(f"the mailbox holds {self._mailbox_max} messages, no room for {name} to {receiver}")
 
     def _deliver_through_gate(self, gate: Gate, envelope: Envelope) -> None:
         try:
@@ -325,7 +334,10 @@ class Host:
             # Nothing waits for anything.
             sends += effects.held
         if sends:
-            self._put((address, sends))
+            said = self._said
+            if len(said) >= self._mailbox_max:
+                self._overflow(*sends[0])
+            said.append((address, sends))
         if self._journal is not None and (effects.held or effects.records):
             self._commit(self._journal, address, effects)
         if effects.timer is not None:
@@ -445,9 +457,14 @@ class Host:
             at = self._gate.timer(address, at, self.now)
         if at == NEVER:
             self._timers.pop(address, None)
+            self._due.discard(address)
         elif self._timers.get(address) != at:
             self._timers[address] = at
-            self._push_timer(at, address, address)
+            if at <= self.now:
+                self._due.add(address)
+            else:
+                self._due.discard(address)
+                self._push_timer(at, address, address)
 
     def _push_timer(self, at: float, address: Address, target: Address | Envelope) -> None:
         """Ties are broken by address, so that a restart, which sets its timers anew, changes no order."""

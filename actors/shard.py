@@ -93,13 +93,10 @@ class Shard:
         self._written: dict[str, Task] = {}
         """Records made while handling this message, which the table does not hold yet."""
         self._wakes_at = NEVER
+        self.passive = True
 
     def __repr__(self) -> str:
         return f"<Shard of {self._user}: {self._backlog!r}>"
-
-    @property
-    def passive(self) -> bool:
-        return self._backlog.empty
 
     @property
     def index_health(self) -> float:
@@ -238,7 +235,7 @@ class Shard:
         self._backlog.forget(task)
         waited = None if task.token else now - task.order_at
         effects.events.append(
-            Started(now, task.identity, claimed.token, claimed.attempts, grant.worker_id, waited, grant.stolen)
+            Started(now, claimed.identity, claimed.token, claimed.attempts, grant.worker_id, waited, grant.stolen)
         )
         run = Run(
             task.id,
@@ -432,6 +429,7 @@ class Shard:
         wakes_at = backlog.wakes_at()
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
+        self.passive = backlog.empty
         return effects.keep(self._notes)
 
     def _announce(self, now: float, effects: Effects) -> None:

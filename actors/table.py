@@ -263,7 +263,7 @@ class Table:
             if type(record) is Task:
                 self._apply_task(record)
             elif type(record) is Noted:
-                self._apply_notes(record)
+                self._apply_notes(record.owner, record.values)
             else:
                 assert type(record) is Removed
                 self._apply_removed(record)
@@ -351,12 +351,12 @@ class Table:
             del self._tallies[task.user, task.kind, task.priority]
         self.removed += 1
 
-    def _apply_notes(self, noted: Noted) -> None:
-        notes = self._notes.get(noted.owner)
+    def _apply_notes(self, owner: str, values: Mapping[str, Any]) -> None:
+        notes = self._notes.get(owner)
         if notes is None:
-            notes = self._notes[noted.owner] = {}
-        values = noted.values
+            notes = self._notes[owner] = {}
         notes.update(values)
         if None in values.values():
-            for key in [key for key, value in values.items() if value is None]:
-                del notes[key]
+            for key, value in values.items():
+                if value is None:
+                    del notes[key]
