@@ -100,6 +100,9 @@ class Front:
         return _NOTHING
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
+        if type(message) is Accepted and (asked := self.submits.get(message.submitted_id)) is not None:
+            asked.hear(message)
+            return _NOTHING
         match message:
             case (
                 Accepted(submitted_id=submitted_id)

@@ -14,7 +14,6 @@ repeat it (faults), `journal` is given each batch of records with the sends that
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, NoReturn, Protocol
@@ -201,46 +200,41 @@ class Host:
         stop_at = math.inf if messages_max is None else self.delivered_count + messages_max
         if self._order is not None:
             return self._drain_in_order(self._order, stop_at)
+        cores, now, draw, gate, apply = self._cores, self.now, self._draw, self._gate, self._apply
         while True:
-            if not self._handle_round(stop_at):
-                return False
+            for post in self._round:
+                if self.delivered_count >= stop_at:
+                    self._round = chain((post,), self._round)
+                    return False
+                sender, sends = post
+                for receiver, message in sends:
+                    if gate is not None:
+                        self._deliver_through_gate(gate, (sender, receiver, message))
+                    elif (core := cores.get(receiver)) is None:
+                        self._deliver((sender, receiver, message))
+                    else:
+                        # As `_deliver`, without the call.
+                        self.delivered_count += 1
+                        try:
+                            effects = core.handle(message, now, draw)
+                        except Exception as error:
+                            self._contain((sender, receiver, message), error)
+                            continue
+                        apply(receiver, effects)
+                        if core.passive:
+                            self._rest(receiver)
             if not self._said:
                 return True
             self._round = iter(self._next_round())
 
     def _next_round(self) -> Round:
         """Through the mailbox, as everything goes that is said here."""
-        self._send.send_nowait(self._said)
-        if len(self._said) > self.mailbox_peak:
-            self.mailbox_peak = len(self._said)
+        said = self._said
+        self._send.send_nowait(said)
         self._said = []
+        if len(said) > self.mailbox_peak:
+            self.mailbox_peak = len(said)
         return self._receive.receive_nowait()
-
-    def _handle_round(self, stop_at: float) -> bool:
-        """Handle what is left of this round; False if that was to stop before its end, or before the next one."""
-        cores, now, draw, apply = self._cores, self.now, self._draw, self._apply
-        deliver = self._deliver if self._gate is None else partial(self._deliver_through_gate, self._gate)
-        is_plain = self._gate is None
-        for post in self._round:
-            if self.delivered_count >= stop_at:
-                self._round = chain((post,), self._round)
-                return False
-            sender, sends = post
-            for receiver, message in sends:
-                if is_plain and (core := cores.get(receiver)) is not None:
-                    # As `_deliver`, without the call.
-                    self.delivered_count += 1
-                    try:
-                        effects = core.handle(message, now, draw)
-                    except Exception as error:
-                        self._contain((sender, receiver, message), error)
-                        continue
-                    apply(receiver, effects)
-                    if core.passive:
-                        self._rest(receiver)
-                else:
-                    deliver((sender, receiver, message))
-        return not self._said or self.delivered_count < stop_at
 
     def _drain_in_order(self, order: Order, stop_at: float) -> bool:
         while self._said or len(order):

@@ -2,6 +2,8 @@
 
 from hashlib import blake2b
 
+from uuid_utils import uuid7
+
 __all__ = ["derived_id", "new_id"]
 
 
@@ -11,10 +13,7 @@ def new_id() -> str:
     >>> new_id() < new_id()
     True
     """
-    # Imported here, because simulations have no use for it.
-    import uuid_utils
-
-    return str(uuid_utils.uuid7())
+    return str(uuid7())
 
 
 def derived_id(what_for: str, at: float) -> str:

@@ -10,6 +10,7 @@ only when the mailbox is empty, so the queue asks to be woken now. Else a light 
 not arrived yet.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -83,33 +84,11 @@ class Queue:
         return effects
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
+        handler = _HANDLERS.get(type(message))
+        if handler is None:
+            raise TypeError(f"queue cannot handle {message!r}")
         effects = Effects()
-        match message:
-            case Submit():
-                self._submit(message, now, effects)
-            case Settled():
-                self._settled(message, now, effects)
-            case Readmitted():
-                self._count(message.user, +1)
-                self._due_at = self._retention.due_at()
-            case NothingDropped():
-                self._had_nothing(message.user)
-            case Withdraw():
-                self._withdraw(message, effects)
-            case Delete():
-                self._delete(message, now, effects)
-            case SetWeight():
-                self._set_weight(message)
-            case Maintain():
-                self._retention.ask(message.reply_to, message.everything, now)
-                self._sweep(now, effects)
-            case Wake():
-                self._wakes_at = NEVER
-                self._sweep(now, effects)
-            case Failed():
-                self._told_failed(message, now, effects)
-            case _:
-                raise TypeError(f"queue cannot handle {message!r}")
+        handler(self, message, now, effects)
         if self._room:
             self._let_in(now, effects, quiet=type(message) is Wake)
         self._set_timer(now, effects)
@@ -173,7 +152,8 @@ class Queue:
         return str(task_id)
 
     def _admit(self, task: Task, reply_to: Address | None, effects: Effects) -> None:
-        self._sequence = self._notes["sequence"] = task.sequence
+        self._sequence = task.sequence
+        self._notes.put("sequence", task.sequence)
         self._count(task.user, +1)
         if task.idempotency_key is not None:
             self._notes[key_note(task)] = [task.id, task.kind]
@@ -226,11 +206,14 @@ class Queue:
                 self._refuse(joined, full, now, effects)
             pushout.forget_tried()
 
+    def _nothing_dropped(self, message: NothingDropped, now: float, effects: Effects) -> None:
+        self._had_nothing(message.user)
+
     def _had_nothing(self, user: str) -> None:
         if self._pushout is not None:
             self._pushout.had_nothing(user)
 
-    def _withdraw(self, message: Withdraw, effects: Effects) -> None:
+    def _withdraw(self, message: Withdraw, now: float, effects: Effects) -> None:
         error = None
         if not self._room.withdraw(message.user, message.submitted_id):
             error = UnknownTask(f"no submit {message.submitted_id!r} of {message.user} waits at the door")
@@ -238,7 +221,7 @@ class Queue:
             # At once: no store keeps who stands at the door.
             effects.send(message.reply_to, Answered(message.submitted_id, error))
 
-    def _set_weight(self, message: SetWeight) -> None:
+    def _set_weight(self, message: SetWeight, now: float, effects: Effects) -> None:
         """The scheduler, who is told the same, answers; also that a weight is none."""
         if number_fault("weight", message.weight) is None:
             before = self._door.weight(message.user)
@@ -261,6 +244,10 @@ class Queue:
             if newcomer is not None and self._door.may_replace(newcomer):
                 self._enter(newcomer, now, effects)
 
+    def _readmitted(self, message: Readmitted, now: float, effects: Effects) -> None:
+        self._count(message.user, +1)
+        self._due_at = self._retention.due_at()
+
     def _told_failed(self, failed: Failed, now: float, effects: Effects) -> None:
         """A shard that crashed on a task never had it; one that crashed on a drop drops nothing; an answer is told again."""
         match failed.message:
@@ -279,6 +266,14 @@ class Queue:
             del self._notes[key_note(task)]
         submit = Submit(id=task.id, user=task.user, kind=task.kind, reply_to=enqueue.reply_to)
         self._refuse(submit, error, now, effects)
+
+    def _maintain(self, message: Maintain, now: float, effects: Effects) -> None:
+        self._retention.ask(message.reply_to, message.everything, now)
+        self._sweep(now, effects)
+
+    def _wake(self, message: Wake, now: float, effects: Effects) -> None:
+        self._wakes_at = NEVER
+        self._sweep(now, effects)
 
     def _sweep(self, now: float, effects: Effects) -> None:
         """Remove some of what is due, with its keys; if that was all, tell whoever asked."""
@@ -320,9 +315,23 @@ class Queue:
 
     def _set_timer(self, now: float, effects: Effects) -> None:
         undecided = self._pushout is not None and self._pushout.victim is None and len(self._room) > 0
-        wakes_at = now if undecided else max(self._due_at, now)
+        wakes_at = self._due_at if self._due_at > now and not undecided else now
         if wakes_at != self._wakes_at and not (wakes_at <= now and self._wakes_at <= now):
             self._wakes_at = effects.timer = wakes_at
+
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    Submit: Queue._submit,
+    Settled: Queue._settled,
+    Readmitted: Queue._readmitted,
+    NothingDropped: Queue._nothing_dropped,
+    Withdraw: Queue._withdraw,
+    Delete: Queue._delete,
+    SetWeight: Queue._set_weight,
+    Maintain: Queue._maintain,
+    Wake: Queue._wake,
+    Failed: Queue._told_failed,
+}
 
 
 def key_note(task: Task) -> str:

@@ -13,7 +13,7 @@ What only looks (`get`, `tasks`, `explain`) reads the table and waits for nobody
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
+from typing import Any, TypeVar, cast, TypeVarTuple, Unpack, overload
 
 import attrs
 import trio
@@ -186,11 +186,18 @@ class Runtime:
         answers: list[str | Exception] = []
         for first in range(0, len(waiting) or 1, SUBMITTED_AT_ONCE):
             answers += await self._submit_some(waiting[first : first + SUBMITTED_AT_ONCE])
-        handles = [None if isinstance(answer, Exception) else TaskHandle[Any](self, answer) for answer in answers]
-        errors = {place: answer for place, answer in enumerate(answers) if isinstance(answer, Exception)}
+        handles: list[TaskHandle[Any] | None] = []
+        errors: dict[int, Exception] = {}
+        for place, answer in enumerate(answers):
+            if type(answer) is str:
+                handles.append(TaskHandle(self, answer))
+            else:
+                assert isinstance(answer, Exception), "an id or why there is none"
+                handles.append(None)
+                errors[place] = answer
         if errors:
             raise SomeRefused(handles, errors)
-        return [handle for handle in handles if handle is not None]
+        return cast(list[TaskHandle[Any]], handles)
 
     async def _submit_some(self, tasks: list[NewTask]) -> list[str | Exception]:
         """The id of each, or why it was refused: some are no task even before they come to the door."""
@@ -200,8 +207,12 @@ class Runtime:
                 submits.append(self._submit(task))
             except InvalidTask as error:
                 submits.append(error)
-        answers = iter(await self._engine.submit_many([submit for submit in submits if isinstance(submit, Submit)]))
-        return [next(answers) if isinstance(submit, Submit) else submit for submit in submits]
+        good = [submit for submit in submits if type(submit) is Submit]
+        answers = await self._engine.submit_many(good)
+        if len(good) == len(submits):
+            return answers
+        remaining = iter(answers)
+        return [submit if isinstance(submit, Exception) else next(remaining) for submit in submits]
 
     def _new_task(self, kind: str | Handler[Any, Any], payload: Any, options: TaskOptions) -> NewTask:
         if isinstance(kind, Handler):

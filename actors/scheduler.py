@@ -193,7 +193,8 @@ class Scheduler:
 
     def _became_idle(self, message: Idle, now: float, effects: Effects) -> None:
         worker = message.worker_id
-        self._meet(worker, message.worker_class, message.epoch, now)
+        if self._awaited or worker not in self._class_of:
+            self._meet(worker, message.worker_class, message.epoch, now)
         if worker not in self._used:
             self._set_used(worker, message.grant, "")
         self._heard[worker] = message.grant

@@ -88,8 +88,12 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
             kind=self.kind,
             payload=self.payload,
             priority=self.priority,
-            run_after=_either("run_after", self.run_after, "delay_seconds", self.delay_seconds, now),
-            expires_at=_either("expires_at", self.expires_at, "expires_after_seconds", self.expires_after_seconds, now),
+            run_after=self.run_after
+            if self.delay_seconds is None
+            else _either("run_after", self.run_after, "delay_seconds", self.delay_seconds, now),
+            expires_at=self.expires_at
+            if self.expires_after_seconds is None
+            else _either("expires_at", self.expires_at, "expires_after_seconds", self.expires_after_seconds, now),
             retry=self.retry if self.max_retries is None else self._with_retries(self.max_retries, retry),
             cost=self.cost,
             idempotency_key=self.idempotency_key,
@@ -105,9 +109,7 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
         return attrs.evolve(self.retry or retry, max_retries=max_retries)
 
 
-def _either(at_name: str, at: float | None, after_name: str, after: float | None, now: float) -> float | None:
-    if after is None:
-        return at
+def _either(at_name: str, at: float | None, after_name: str, after: float, now: float) -> float:
     if at is not None:
         raise InvalidTask(f"a task must have {at_name} or {after_name}, not both")
     seconds = _finite(after)
@@ -123,8 +125,14 @@ def checked_payload(submit: Submit, payload_bytes_max: int) -> Any:
     Traceback (most recent call last):
     actors.errors.InvalidTask: payload must be a JSON value, got set: it would read back as another value
     """
-    fault = user_name_fault(submit.user) or kind_fault(submit.kind) or _key_fault(submit.idempotency_key)
-    if fault := fault or _retry_fault(submit.retry) or _persist_fault(submit.persist):
+    fault = user_name_fault(submit.user) or kind_fault(submit.kind)
+    if submit.idempotency_key is not None:
+        fault = fault or _key_fault(submit.idempotency_key)
+    if submit.retry is not None:
+        fault = fault or _retry_fault(submit.retry)
+    if submit.persist is not True:
+        fault = fault or _persist_fault(submit.persist)
+    if fault:
         raise InvalidTask(fault)
     return None if submit.payload is None else same_json("payload", submit.payload, payload_bytes_max)
 
