@@ -56,10 +56,13 @@ class Measure:
     better: Literal["higher", "lower"]
     read: Callable[[Lap, int], float]
 
-    def best_and_worst(self, result: Result) -> tuple[float, float]:
-        """Over all rounds."""
-        ordered = sorted(self.read(lap, result.amount) for lap in result.laps)
-        return (ordered[-1], ordered[0]) if self.better == "higher" else (ordered[0], ordered[-1])
+    def of(self, result: Result) -> list[float]:
+        """What was read in each round."""
+        return [self.read(lap, result.amount) for lap in result.laps]
+
+    def best_and_worst(self, values: Sequence[float]) -> tuple[float, float]:
+        """Of what was read."""
+        return (max(values), min(values)) if self.better == "higher" else (min(values), max(values))
 
 
 def rate(of: str) -> Measure:
@@ -75,7 +78,9 @@ MEGABYTES = Measure("MB", "lower", lambda lap, amount: lap[0] / 1e6)
 
 def milliseconds(percent: int) -> Measure:
     """The wait that so many percent do not exceed."""
-    return Measure("ms", "lower", lambda lap, amount: statistics.quantiles(lap, n=100)[percent - 1] * 1e3)
+    return Measure(
+        f"ms at p{percent}", "lower", lambda lap, amount: statistics.quantiles(lap, n=100)[percent - 1] * 1e3
+    )
 
 
 @attrs.frozen

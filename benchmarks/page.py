@@ -26,8 +26,8 @@ This page is made by a script from the figures of one run; nobody writes numbers
 Everybody does the same work side by side: the runtime, what it is made of, and other libraries at settings that suit them. Each
 lap is a process of its own, rounds go through everybody and then back, and a part of the work is done before the clock
 starts, except where a size is what is measured. A ratio is that of the two best laps, because noise only ever slows down;
-the worst lap stands in brackets. Ratios travel between machines, numbers do not. A bar to the left of the line says that
-Evenhand's number is the smaller one, each step twice as much.
+beside it stand the least and the most of the ratios of single rounds, and the worst laps in brackets. Ratios travel between machines, numbers do not. A bar to the left of
+the line says that Evenhand's number is the smaller one; its length is the logarithm of the ratio.
 """
 
 AGAIN = """\
@@ -82,7 +82,7 @@ def _subject(subject: Subject, all_figures: Sequence[Figure]) -> Iterator[str]:
     figures = [figure for figure in all_figures if figure.subject == subject.name]
     yield f"## {subject.name}\n\n{subject.about[0].upper()}{subject.about[1:]}.\n"
     if figures:
-        yield "| ratio | Evenhand | best (worst) | against | best (worst) | must / aim |\n|---|---|---|---|---|---|"
+        yield "| ratio | by round | Evenhand | best (worst) | against | best (worst) | must / aim |\n|---|---|---|---|---|---|---|"
         yield from map(_row, figures)
         yield "\n```"
         reach = reach_of(figures)
@@ -97,7 +97,7 @@ def _subject(subject: Subject, all_figures: Sequence[Figure]) -> Iterator[str]:
 
 def _row(figure: Figure) -> str:
     sides = f"{figure.what} | {figure.ours_text} | {figure.against} | {figure.other_text}"
-    return f"| **{ratio_text(figure.ratio)}** | {sides} | {figure.goal} |"
+    return f"| **{ratio_text(figure.ratio)}** | {figure.ratio_range} | {sides} | {figure.goal} |"
 
 
 def _opponents() -> Iterator[str]:

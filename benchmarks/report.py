@@ -16,7 +16,10 @@ BAR_WIDTH = 16
 
 @attrs.frozen
 class Figure:
-    """Something that was measured, and against what; the ratio is that of the two best laps."""
+    """Something that was measured, and against what.
+
+    The ratio is that of the two best laps; the least and the most are of laps of the same round.
+    """
 
     name: str
     subject: str
@@ -28,6 +31,8 @@ class Figure:
     other: float
     other_worst: float
     ratio: float
+    ratio_least: float
+    ratio_most: float
     better: Literal["higher", "lower"]
 
     def as_json(self) -> str:
@@ -38,6 +43,11 @@ class Figure:
     def from_json(cls, line: str) -> Self:
         """Back from that line."""
         return cls(**json.loads(line))
+
+    @property
+    def ratio_range(self) -> str:
+        """From the round with the least ratio to that with the most."""
+        return f"{ratio_text(self.ratio_least)} to {ratio_text(self.ratio_most)}"
 
     @property
     def ours_text(self) -> str:
@@ -66,30 +76,43 @@ class Figure:
 def figures_of(subject: Subject, results: Mapping[str, Result]) -> Iterator[Figure]:
     """All comparisons of which both sides are there."""
     for comparison in subject.comparisons:
-        measure = comparison.measure
-        if comparison.ours not in results:
+        ours, other = results.get(comparison.ours), _other(comparison, results)
+        if ours is None or other is None:
             continue
-        ours = results[comparison.ours]
-        value, worst = measure.best_and_worst(ours)
-        against = _other(comparison, results)
-        if against is not None:
-            title, other, other_worst = against
-            yield Figure(
-                comparison.name, subject.name, ours.title, value, worst, measure.unit,
-                title, other, other_worst, value / other, measure.better,
-            )  # fmt: skip
+        measure, (against, others) = comparison.measure, other
+        values = measure.of(ours)
+        (value, worst), (best, other_worst) = measure.best_and_worst(values), measure.best_and_worst(others)
+        by_round = [mine / theirs for mine, theirs in zip(values, others, strict=True)]
+        yield Figure(
+            name=comparison.name,
+            subject=subject.name,
+            what=ours.title,
+            value=value,
+            worst=worst,
+            unit=measure.unit,
+            against=against,
+            other=best,
+            other_worst=other_worst,
+            ratio=value / best,
+            ratio_least=min(by_round),
+            ratio_most=max(by_round),
+            better=measure.better,
+        )
 
 
-def _other(comparison: Comparison, results: Mapping[str, Result]) -> tuple[str, float, float] | None:
+def _other(comparison: Comparison, results: Mapping[str, Result]) -> tuple[str, list[float]] | None:
+    """What the other side is called, and what it did in each round; the best one, if there are several."""
     other, measure = comparison.other, comparison.measure
     if isinstance(other, float):
-        return number_text(other, measure.unit), other, other
-    names = (other,) if isinstance(other, str) else other
-    there = [(*measure.best_and_worst(results[name]), results[name].title) for name in names if name in results]
+        rounds = len(results[comparison.ours].laps) if comparison.ours in results else 0
+        return number_text(other, measure.unit), [other] * rounds
+    there = [results[name] for name in ((other,) if isinstance(other, str) else other) if name in results]
     if not there:
         return None
-    best, worst, title = max(there) if measure.better == "higher" else min(there)
-    return title, best, worst
+    best = (max if measure.better == "higher" else min)(
+        there, key=lambda one: measure.best_and_worst(measure.of(one))[0]
+    )
+    return best.title, measure.of(best)
 
 
 def bar(ratio: float, reach: float) -> str:

@@ -27,13 +27,13 @@ def progress() -> Progress:
 def show(console: Console, subject: Subject, figures: Sequence[Figure], *, quick: bool) -> None:
     """The table and the bars of one subject; a quick run is not held against the goals."""
     table = Table(title=f"{subject.name}: {subject.about}", title_justify="left", title_style="bold", show_lines=True)
-    table.add_column("ratio", justify="right", style="bold", no_wrap=True)
+    table.add_column("ratio, by round", justify="right", no_wrap=True)
     table.add_column("Evenhand, best (worst)")
     table.add_column("against, best (worst)")
     table.add_column("must / aim")
     for figure in figures:
         table.add_row(
-            ratio_text(figure.ratio),
+            f"{ratio_text(figure.ratio)}\n{figure.ratio_range}",
             f"{figure.what}\n{figure.ours_text}",
             f"{figure.against}\n{figure.other_text}",
             "" if quick else figure.goal.replace(": ", "\n"),

@@ -170,6 +170,8 @@ def test_the_ratio_is_that_of_the_best_laps() -> None:
     (figure,) = compared(Comparison("n", "a", "b", RATE), a=result("A", 2.0, 1.0), b=result("B", 4.0, 5.0))
     assert (figure.what, figure.value, figure.worst) == ("A", 10.0, 5.0)
     assert (figure.against, figure.other, figure.other_worst, figure.ratio) == ("B", 2.5, 2.0, 4.0)
+    # 5 against 2.5 in the first round, 10 against 2 in the second.
+    assert (figure.ratio_least, figure.ratio_most) == (2.0, 5.0)
 
 
 def test_the_best_of_several_is_the_fastest_who_is_there() -> None:
@@ -216,7 +218,7 @@ def test_a_bar_is_as_wide_as_any_other_and_on_its_side(ratio: float, reach: floa
 # The page
 
 
-FIGURE = Figure("sim_mm8_ciw", "sim", "ours", 2.0, 1.0, "jobs/s", "theirs", 4.0, 3.0, 0.5, "higher")
+FIGURE = Figure("sim_mm8_ciw", "sim", "ours", 2.0, 1.0, "jobs/s", "theirs", 4.0, 3.0, 0.5, 0.4, 0.6, "higher")
 
 
 def test_the_page_is_what_the_script_makes_of_the_saved_figures() -> None:
@@ -236,7 +238,7 @@ def test_nobody_writes_numbers_into_the_page() -> None:
 
 def test_a_page_has_every_figure_and_says_what_was_not_measured() -> None:
     text = pages.page(ENVIRONMENT, [FIGURE])
-    assert "| **0.50x** | ours | 2 (1) jobs/s | theirs | 4 (3) jobs/s |  |" in text
+    assert "| **0.50x** | 0.40x to 0.60x | ours | 2 (1) jobs/s | theirs | 4 (3) jobs/s |  |" in text
     assert "Not in this run: `sim_mm8_heapq`, `sim_mm8_trace_and_invariants`." in text
     assert all(f"\n## {name}\n" in text for name in SUBJECTS)
 
