@@ -31,7 +31,7 @@ def submit_awaited(count: int) -> float:
 
 
 def with_users(count: int, users: int) -> float:
-    """Every user has work waiting before the clock starts, and the workers are kept busy."""
+    """Every user has work waiting before the first task is run, and the workers are kept busy."""
     return trio.run(_with_users, count, users)
 
 
@@ -104,17 +104,16 @@ async def _submit_awaited(count: int) -> float:
 
 async def _with_users(count: int, users: int) -> float:
     async with open_runtime(workers=WORKERS) as runtime:
-        countdown = Countdown(count + users)
+        # One for each user, so that all are active, and those that are counted.
+        tasks = _tasks(users + count, users)
+        countdown = Countdown(len(tasks))
         runtime.handler("noop")(countdown)
         await runtime.pause()
-        await runtime.submit_many(_tasks(users, users))
-        tasks = _tasks(count, users)
         began = time.perf_counter()
         await runtime.submit_many(tasks)
         await runtime.resume()
         await countdown.done.wait()
-        # Those that waited before are run too.
-        return (time.perf_counter() - began) * count / (count + users)
+        return (time.perf_counter() - began) * count / len(tasks)
 
 
 async def _with_queued(count: int, queued: int) -> float:
