@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PEERS_READY := .venv-peers/.ready
 
-.PHONY: demo test check bench explore clean
+.PHONY: demo test check bench bench-peers bench-page explore clean
 
 demo: $(READY)
 	$(BIN)/python -m sim.demo
@@ -19,6 +20,15 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
+# The peers have an environment of their own, with Evenhand in it too.
+bench-peers: $(PEERS_READY)
+	@echo 'now: $(BIN)/python -m benchmarks --peers'
+
+# docs/performance.md, from a run beside all peers; who had to be left out is missing there, and that is all.
+bench-page: $(READY) $(PEERS_READY)
+	-$(BIN)/python -m benchmarks --peers --json > benchmarks/figures.jsonl
+	$(BIN)/python -m benchmarks.page
+
 # The same properties, many more examples.
 explore: $(READY)
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n 2 tests
@@ -28,5 +38,10 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(READY)
 
+$(PEERS_READY): pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --editable '.[peers]'
+	touch $(PEERS_READY)
+
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 
 import attrs
-import cattrs
 
 from actors.errors import EvenhandError, InvalidConfig
 from actors.limits import Limit
@@ -29,6 +28,9 @@ from actors.task import Priority
 from actors.validators import finite, greater_than, number_fault, one_of, or_none, whole
 
 __all__ = ["Faults", "KindSettings", "Settings", "make_converter", "structure"]
+
+if TYPE_CHECKING:
+    import cattrs
 
 T = TypeVar("T")
 
@@ -134,7 +136,7 @@ _DEFAULT_KIND = KindSettings()
 # Reading plain data
 
 
-def structure(converter: cattrs.Converter, data: object, into: type[T]) -> T:
+def structure(converter: "cattrs.Converter", data: object, into: type[T]) -> T:
     """Plain data as an instance of `into`, or InvalidConfig with a line for each fault, its path first.
 
     >>> structure(make_converter(), {"critical_burst": 0, "poison_afer": 2}, Settings)
@@ -148,8 +150,10 @@ def structure(converter: cattrs.Converter, data: object, into: type[T]) -> T:
         raise InvalidConfig("\n".join(map(_from_the_top, _lines(error)))) from None
 
 
-def make_converter() -> cattrs.Converter:
+def make_converter() -> "cattrs.Converter":
     """A converter that converts nothing: every value must already be what its field says."""
+    import cattrs
+
     converter = cattrs.Converter()
     for primitive, name in ((str, "text"), (bool, "true or false"), (int, "a whole number"), (float, "a number")):
         converter.register_structure_hook(primitive, _exactly(primitive, name))
@@ -248,7 +252,7 @@ def _is_list(into: Any) -> bool:
     return get_origin(into) is tuple
 
 
-def _list(converter: cattrs.Converter, value: object, into: Any) -> Any:
+def _list(converter: "cattrs.Converter", value: object, into: Any) -> Any:
     if not isinstance(value, (list, tuple)):
         raise Faults(f" must be a list, got {value!r}")
     items, gathering = [], _Gathering()
@@ -263,7 +267,7 @@ def _is_mapping(into: Any) -> bool:
     return get_origin(into) is Mapping
 
 
-def _mapping(converter: cattrs.Converter, value: object, into: Any) -> Any:
+def _mapping(converter: "cattrs.Converter", value: object, into: Any) -> Any:
     if not isinstance(value, Mapping):
         raise Faults(f" must be a table, got {value!r}")
     items, gathering = {}, _Gathering()
@@ -278,13 +282,13 @@ def _is_optional(into: Any) -> bool:
     return get_origin(into) in (Union, UnionType) and type(None) in get_args(into)
 
 
-def _optional(converter: cattrs.Converter, value: object, into: Any) -> Any:
+def _optional(converter: "cattrs.Converter", value: object, into: Any) -> Any:
     inner = reduce(or_, (kind for kind in get_args(into) if kind is not type(None)))
     # TOML has no null.
     return None if value is None or value == "none" else converter.structure(value, inner)
 
 
-def _table_hook(converter: cattrs.Converter, cls: type[Any]) -> Any:
+def _table_hook(converter: "cattrs.Converter", cls: type[Any]) -> Any:
     """A table has a key for each field, which some fields have under another name."""
     fields = {field.metadata.get("key", field.name): field for field in attrs.fields(attrs.resolve_types(cls))}
 
@@ -316,7 +320,7 @@ def _table_hook(converter: cattrs.Converter, cls: type[Any]) -> Any:
     return hook
 
 
-def _field(converter: cattrs.Converter, field: "attrs.Attribute[Any]", value: object) -> Any:
+def _field(converter: "cattrs.Converter", field: "attrs.Attribute[Any]", value: object) -> Any:
     """Validated here already, because a class that is being made stops at the first value it refuses."""
     made = converter.structure(value, field.type or object)
     if field.validator is not None:

@@ -9,10 +9,9 @@ Tables are added to one another, key by key; but a policy that is named anew lea
 Nothing is guessed: an unknown key or a bad value is refused with its path, the constraint and the value, all faults at once.
 """
 
-import difflib
 import os
-import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ PREFIX = "EVENHAND_"
 CONFIG_VARIABLE = "EVENHAND_CONFIG"
 """Names the file, where none is given."""
 
-_converter = make_converter()
+_converter = cache(make_converter)
 _FIELDS = [field.name for field in attrs.fields(Options)]
 _NAMED = ("kinds", "users")
 """Tables whose keys are names that somebody chose."""
@@ -71,7 +70,7 @@ def load_options(
             faults.append(str(error))
     said.add(keywords or {}, None)
     try:
-        options = structure(_converter, said.data, Options)
+        options = structure(_converter(), said.data, Options)
     except InvalidConfig as error:
         faults += map(said.with_source, str(error).split("\n"))
     if faults:
@@ -154,6 +153,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _read_toml(path: Path, text: str) -> Any:
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -202,7 +203,9 @@ def _way(name: str) -> Way:
     field, *steps = name.removeprefix(PREFIX).split("__")
     field = field.lower()
     if field not in _FIELDS:
-        close = difflib.get_close_matches(field, _FIELDS, n=1)
+        from difflib import get_close_matches
+
+        close = get_close_matches(field, _FIELDS, n=1)
         hint = f" (did you mean '{PREFIX}{close[0].upper()}'?)" if close else ""
         raise InvalidConfig(f"{name} is not a variable of Evenhand's{hint}")
     chosen = steps[:1] if field in _NAMED else []
@@ -215,6 +218,8 @@ def _value(text: str) -> Any:
     >>> _value("8"), _value("none"), _value("[1, 2]"), _value("run.jsonl"), _value("true")
     (8, 'none', [1, 2], 'run.jsonl', True)
     """
+    import tomllib
+
     try:
         read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

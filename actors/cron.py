@@ -11,7 +11,6 @@ because cronsim takes each day to begin with a midnight, which in Cairo or Santi
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
 
 from actors.errors import InvalidConfig
 
@@ -49,6 +48,8 @@ def fire_times(cron: str, timezone: str, after: float) -> Iterator[float]:
 
 
 def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo
+
     try:
         if isinstance(name, str):
             return ZoneInfo(name)

@@ -20,8 +20,7 @@ from actors.policies.ordering import Aging, OrderingPolicy
 from actors.policies.sharing import SharingPolicy, follows_counts
 from actors.policies.stealing import STEALING
 from actors.retry import RetryPolicy
-from actors.stores.opening import store_fault
-from actors.stores.sqlite import SYNCHRONOUS
+from actors.stores.opening import SYNCHRONOUS, store_fault
 from actors.validators import (
     Validator,
     between,

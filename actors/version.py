@@ -1,7 +1,6 @@
 """Which version of Evenhand this is."""
 
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ["installed_version"]
 
@@ -9,6 +8,8 @@ __all__ = ["installed_version"]
 @cache
 def installed_version() -> str:
     """The version of Evenhand that is installed; looked up once, because that takes longer than a small simulation."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("evenhand")
     except PackageNotFoundError:

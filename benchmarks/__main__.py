@@ -1,34 +1,78 @@
-"""`python -m benchmarks [core|sim|runtime|durable] [--json] [--quick]`."""
+"""`python -m benchmarks [core|runtime|durable|sim|latency|growth|footprint] [--peers] [--json] [--quick] [--rounds N]`."""
 
 import argparse
-from collections.abc import Iterator
+import sys
+from collections.abc import Sequence
 
-from benchmarks import core, durable, runtime, sim
-from benchmarks.report import Figure
+from rich.console import Console
+
+from benchmarks import peers, screen
+from benchmarks.contestant import Subject
+from benchmarks.environment import Environment
+from benchmarks.race import race
+from benchmarks.report import Figure, figures_of
+from benchmarks.subjects import ASKED_FOR, SUBJECTS
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("subject", nargs="?", choices=["core", "sim", "runtime", "durable"], help="default: all")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--quick", action="store_true", help="smaller and rougher")
+def main() -> int:
+    """Measure and print; 1 if somebody had to be left out."""
+    arguments = _arguments()
+    subjects = [SUBJECTS[name] for name in ASKED_FOR.get(arguments.subject, SUBJECTS)]
+    if arguments.peers:
+        peers.go_there_if_needed(subjects)
+    environment = Environment.of(subjects, peers=arguments.peers, quick=arguments.quick)
+    console = Console()
+    if arguments.json:
+        print(environment.as_json(), flush=True)
+    else:
+        console.print(environment.as_text(), highlight=False)
+    problems: list[str] = []
+    for subject in subjects:
+        figures = _measure(subject, arguments, problems)
+        if arguments.json:
+            print(*(figure.as_json() for figure in figures), sep="\n", flush=True)
+        else:
+            screen.show(console, subject, figures, quick=arguments.quick)
+    print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, side by side.")
+    parser.add_argument("subject", nargs="?", choices=list(SUBJECTS), help="default: all")
+    parser.add_argument(
+        "--peers", action="store_true", help="beside all peers, in the environment of `make bench-peers`"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, the first for the environment")
+    parser.add_argument("--quick", action="store_true", help="tiny and rough: to see that it runs")
+    parser.add_argument("--rounds", type=int, help="how often each is measured (default: as the subject has it)")
     arguments = parser.parse_args()
-    for figure in _figures(arguments.subject, arguments.quick):
-        print(figure.as_json() if arguments.json else figure.as_text(), flush=True)
+    if arguments.rounds is not None and arguments.rounds < 1:
+        parser.error(f"rounds must be >= 1, got {arguments.rounds}")
+    return arguments
 
 
-def _figures(subject: str | None, quick: bool) -> Iterator[Figure]:
-    if subject in (None, "core"):
-        yield from core.measure(queued=20_000 if quick else 1_000_000, rounds=2 if quick else 5)
-    if subject in (None, "runtime"):
-        tasks, many, seconds = (2_000, 10_000, 1.0) if quick else (20_000, 1_000_000, 10.0)
-        yield from runtime.measure(tasks, many, seconds, rounds=2 if quick else 5)
-    if subject in (None, "durable"):
-        yield from durable.measure(tasks=2_000 if quick else 20_000, rounds=2 if quick else 5)
-    if subject in (None, "sim"):
-        yield from sim.measure(jobs=5_000 if quick else 30_000, rounds=2 if quick else 5)
+def _measure(subject: Subject, arguments: argparse.Namespace, problems: list[str]) -> Sequence[Figure]:
+    there = {}
+    for name, contestant in subject.contestants.items():
+        if contestant.peer and not arguments.peers:
+            continue
+        if contestant.installed:
+            there[name] = contestant
+        else:
+            problems.append(f"{subject.name}: {contestant.library} is not installed and left out")
+    rounds = arguments.rounds or (min(2, subject.rounds) if arguments.quick else subject.rounds)
+    with screen.progress() as progress:
+        bar = progress.add_task(subject.name, total=rounds * len(there))
+        results = race(
+            there,
+            rounds,
+            quick=arguments.quick,
+            lap_done=lambda: progress.advance(bar),
+            left_out=problems.append,
+        )
+    return list(figures_of(subject, results))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -209,7 +209,7 @@ def test_the_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("actors.version.version", missing)
+    monkeypatch.setattr("importlib.metadata.version", missing)
     installed_version.cache_clear()
     assert installed_version() == "uninstalled"
     installed_version.cache_clear()

@@ -1,6 +1,5 @@
 """The policies by name: `weighted_fair`, `{ policy = "aging", aging_seconds = 30 }`, or a user's own `module:Class`."""
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -109,7 +108,9 @@ def suggestion(word: str, known: list[str]) -> str:
     >>> suggestion("wieght", ["name", "weight"])
     " (did you mean 'weight'?)"
     """
-    close = difflib.get_close_matches(word, known, n=1)
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

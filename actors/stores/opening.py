@@ -1,9 +1,11 @@
 """Which store is meant by a name."""
 
 from actors.stores.contract import Store
-from actors.stores.sqlite import SqliteStore
 
-__all__ = ["open_store", "store_fault"]
+__all__ = ["SYNCHRONOUS", "open_store", "store_fault"]
+
+SYNCHRONOUS = ("full", "normal")
+"""What a commit survives: the loss of power, or only that of the process."""
 
 _SQLITE = "sqlite:"
 
@@ -21,5 +23,7 @@ def store_fault(name: object) -> str | None:
 
 def open_store(name: str, synchronous: str) -> Store:
     """The store of that name, owned from now on; not for `memory`, where nothing is stored."""
+    from actors.stores.sqlite import SqliteStore
+
     assert name.startswith(_SQLITE), "there is no other"
     return SqliteStore(name.removeprefix(_SQLITE), synchronous)

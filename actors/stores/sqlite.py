@@ -27,10 +27,7 @@ from actors.stores.owner import Owner
 from actors.stores.schema import check_schema, migrate
 from actors.task import Status, Task
 
-__all__ = ["SYNCHRONOUS", "Connect", "SqliteReader", "SqliteStore"]
-
-SYNCHRONOUS = ("full", "normal")
-"""What a commit survives: the loss of power, or only that of the process."""
+__all__ = ["Connect", "SqliteReader", "SqliteStore"]
 
 BUSY_SECONDS = 30.0
 """How long a commit waits for somebody else who writes to the file."""
