@@ -26,7 +26,7 @@ from actors.messages import SCHEDULER, Address, WorkerClass
 from actors.policies.fair import WeightedFair
 from actors.table import Table
 from actors.trace import Event, Paused, Relimited, Resumed, Reweighted
-from sim.picks import Entry
+from sim.entries import Entry
 from sim.siblings import Clock, Sibling, Siblings
 from sim.violations import Broken
 
@@ -60,7 +60,7 @@ class SharingJudge(Protocol):
     def has_none(self, user: str, at: float) -> None:
         """The last task of a user that could start is gone."""
 
-    def started(self, entry: Entry) -> None:
+    def started(self, entry: Entry, at: float) -> None:
         """A task was started, and is charged."""
 
     def stopped(self, entry: Entry, at: float) -> None:
@@ -150,7 +150,7 @@ class Lag:
             if not sibling.busy and sibling.is_open:
                 self._close(sibling, at)
 
-    def started(self, entry: Entry) -> None:
+    def started(self, entry: Entry, at: float) -> None:
         """A task was started, and is charged."""
         self._in_flight += 1
         if self._in_flight > self._in_flight_max:
@@ -162,10 +162,10 @@ class Lag:
     def stopped(self, entry: Entry, at: float) -> None:
         """Its turn is over, and the charge corrected."""
         self._in_flight -= 1
-        used = at - entry.started_at
-        if is_correction(used - entry.cost, at):
+        used, cost = at - entry.started_at, entry.cost
+        if is_correction(used - cost, at):
             self._exact = False
-            self._siblings.charge(entry.user, used - entry.cost, max(used, entry.cost))
+            self._siblings.charge(entry.user, used - cost, used if used > cost else cost)
 
     def on_event(self, event: Event) -> None:
         """Something else happened, which may change who can be served: every backlog begins anew."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from actors.config import Settings
 from actors.messages import Address, WorkerClass
 from actors.trace import Event
+from sim.entries import Entry
 from sim.lag import Eligibility, is_correction
-from sim.picks import Entry
 from sim.siblings import Clock, Sibling, Siblings
 
 __all__ = ["PairLag"]
@@ -58,7 +58,7 @@ class PairLag:
             if not sibling.busy and sibling.is_open:
                 self._close(sibling)
 
-    def started(self, entry: Entry) -> None:
+    def started(self, entry: Entry, at: float) -> None:
         """A task was started, and is charged."""
         self._charge(entry.user, entry.cost, entry.cost)
 
