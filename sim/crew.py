@@ -39,7 +39,7 @@ class Crew:
         self.occupied: Callable[[Address], bool] = lambda worker: False
         """Whether a worker is at work of which the trace says nothing: a run that came twice, and to one that had crashed on
         the first. Only faults bring that about."""
-        self._late_claims: list[tuple[Address, Entry, int]] = []
+        self.late_claims: list[tuple[Address, Entry, int]] = []
         """Claims by workers that had retired, with their tokens."""
 
     def started(self, worker: Address, task: str, entry: Entry, token: int) -> None:
@@ -48,7 +48,7 @@ class Crew:
         if self._silent:
             self._silent.pop(worker, None)
         if self._has_retired(worker):
-            self._late_claims.append((worker, entry, token))
+            self.late_claims.append((worker, entry, token))
 
     def stopped(self, worker: Address, task: str) -> None:
         """The owner of a task is done with it, and free."""
@@ -70,14 +70,14 @@ class Crew:
 
     def on_quiet(self, waiting: Waiting, now: float) -> None:
         """Look at those who are idle, and at those who should be gone."""
-        if self._late_claims:
+        if self.late_claims:
             self._check_late_claims(now)
         if waiting.ready and len(self._busy) + len(self._silent) < len(self._workers):
             self._check_idle(waiting, now)
 
     def on_end(self, now: float) -> None:
         """Nothing will ever happen again: what such a worker still holds it keeps."""
-        for worker, entry, token in self._late_claims:
+        for worker, entry, token in self.late_claims:
             if entry.state == "running" and entry.token == token:
                 self._keeps(worker, entry, now)
 
@@ -89,7 +89,7 @@ class Crew:
 
     def _check_late_claims(self, now: float) -> None:
         waiting = []
-        for worker, entry, token in self._late_claims:
+        for worker, entry, token in self.late_claims:
             if entry.state != "running" or entry.token != token:
                 continue
             if now > entry.lease_until:
@@ -97,7 +97,7 @@ class Crew:
             else:
                 # What it was given may be late: then it has not heard of it yet.
                 waiting.append((worker, entry, token))
-        self._late_claims = waiting
+        self.late_claims = waiting
 
     def _check_idle(self, waiting: Waiting, now: float) -> None:
         """One worker of each class that is idle, against every user and kind that waits."""

@@ -182,9 +182,11 @@ class Ledger:
             self._broken(TIME, now, f"it is quiet at {now:g} s, after {self.last_at:g} s")
         if self._delayed:
             self.waiting.mature(now)
-        self.crew.on_quiet(self.waiting, now)
+        if self.waiting.ready or self.crew.late_claims:
+            self.crew.on_quiet(self.waiting, now)
         for judge in self._judges:
-            judge.on_quiet(now)
+            if judge.restless:
+                judge.on_quiet(now)
         if self._restarts is not None and self._has_restarted:
             self._restarts.on_quiet(now)
             self._has_restarted = False

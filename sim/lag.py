@@ -51,6 +51,9 @@ def is_correction(difference: float, now: float) -> bool:
 class SharingJudge(Protocol):
     """Watches what each user is given while it has work."""
 
+    restless: bool
+    """Whether it has anything to look at when it is quiet; it sets that itself."""
+
     def saw(self, kind: str) -> None:
         """There are tasks of this kind."""
 
@@ -130,6 +133,7 @@ class Lag:
         """Who was charged since the last quiet instant. Corrections alone need no look: virtual time stands still."""
         self._opening: dict[str, None] = {}
         """Users whose backlog is to be opened."""
+        self.restless = False
 
     # What happens to tasks
 
@@ -142,6 +146,7 @@ class Lag:
         for sibling in self._siblings.way(user):
             sibling.busy += 1
         self._opening[user] = None
+        self.restless = True
 
     def has_none(self, user: str, at: float) -> None:
         """The last task of a user that could start is gone."""
@@ -158,6 +163,7 @@ class Lag:
         cost = entry.cost
         for sibling in self._siblings.charge(entry.user, cost, cost):
             self._moved[sibling] = None
+        self.restless = True
 
     def stopped(self, entry: Entry, at: float) -> None:
         """Its turn is over, and the charge corrected."""
@@ -173,13 +179,12 @@ class Lag:
         for sibling in self._siblings.everybody():
             sibling.is_open = False
         self._opening.update(dict.fromkeys(self._siblings.users()))
+        self.restless = True
 
     # Quiet instants
 
     def on_quiet(self, now: float) -> None:
         """Compare those that were given something, and open new backlogs."""
-        if not (self._moved or self._opening):
-            return
         notes = self._table.notes(SCHEDULER)
         if _grant_is_open(notes):
             return
@@ -187,6 +192,7 @@ class Lag:
             self._look(notes, now)
         if self._opening and self._eligibility.of_all:
             self._open(notes, now)
+        self.restless = bool(self._opening)
 
     def on_end(self, now: float) -> None:
         """Also compare those that were given nothing for long."""

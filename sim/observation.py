@@ -170,6 +170,7 @@ class Observation:
     def _write(self) -> None:
         self._writer.write_all(self._unwritten)
         self._unwritten.clear()
+        self.turns.pack()
 
     def on_end(self, now: float) -> None:
         """Nothing will ever happen again."""

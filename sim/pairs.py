@@ -30,6 +30,7 @@ class PairLag:
         self._exact = True
         self._worst: float | None = None
         self._opening: dict[str, None] = {}
+        self.restless = False
         self._open: dict[Clock, dict[Sibling, None]] = {}
         self._lags: dict[tuple[Sibling, Sibling], tuple[float, float]] = {}
         """For each pair that has work, the least and the most by which the first was ahead."""
@@ -50,6 +51,7 @@ class PairLag:
         for sibling in self._siblings.way(user):
             sibling.busy += 1
         self._opening[user] = None
+        self.restless = True
 
     def has_none(self, user: str, at: float) -> None:
         """The last task of a user that could start is gone."""
@@ -76,6 +78,7 @@ class PairLag:
             if sibling.is_open:
                 self._close(sibling)
         self._opening.update(dict.fromkeys(self._siblings.users()))
+        self.restless = True
 
     def on_quiet(self, now: float) -> None:
         """Begin to compare those that have work by now."""
@@ -91,6 +94,7 @@ class PairLag:
                         self._worst = self._worst or 0.0
                     others[sibling] = None
         self._opening.clear()
+        self.restless = False
 
     def on_end(self, now: float) -> None:
         """Whoever still waits was compared at every charge of another."""

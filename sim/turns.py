@@ -25,7 +25,6 @@ __all__ = ["BEGAN", "CHARGED", "CORRECTED", "ENDED", "REWEIGHTED", "Turn", "Turn
 BEGAN, ENDED, CHARGED, CORRECTED, REWEIGHTED = range(5)
 
 _EXACT = 1e-9
-_BATCH = 4096
 
 
 class Turn(NamedTuple):
@@ -63,6 +62,7 @@ class TurnLog:
         """Who has tasks that could start."""
         self._backlogged: set[str] = set()
         self._look_again: dict[str, None] = {}
+        self.restless = False
         self._names = list(self.weights)
         self._numbers = {user: number for number, user in enumerate(self._names)}
         self._lines: list[tuple[int, int, float, float, float]] = []
@@ -70,7 +70,7 @@ class TurnLog:
         self._packed: tuple[array[Any], ...] = tuple(array(code) for code in "blddd")
 
     def __iter__(self) -> Iterator[Turn]:
-        self._pack()
+        self.pack()
         for what, who, at, value, single in zip(*self._packed, strict=True):
             yield Turn(what, self._names[who], at, value, single)
 
@@ -86,6 +86,7 @@ class TurnLog:
         """A user has a task that could start, and had none before."""
         self._ready.add(user)
         self._look_again[user] = None
+        self.restless = True
 
     def has_none(self, user: str, at: float) -> None:
         """The last task of a user that could start is gone."""
@@ -115,14 +116,12 @@ class TurnLog:
 
     def on_quiet(self, now: float) -> None:
         """See who is backlogged by now."""
-        if self._look_again:
-            for user in self._look_again:
-                if user not in self._backlogged and self._waits(user):
-                    self._backlogged.add(user)
-                    self._log(BEGAN, user, now)
-            self._look_again.clear()
-        if len(self._lines) >= _BATCH:
-            self._pack()
+        for user in self._look_again:
+            if user not in self._backlogged and self._waits(user):
+                self._backlogged.add(user)
+                self._log(BEGAN, user, now)
+        self._look_again.clear()
+        self.restless = False
 
     def on_end(self, now: float) -> None:
         """Whoever still waits is still backlogged."""
@@ -144,6 +143,7 @@ class TurnLog:
         for user, keys in self._keys.items():
             if key in keys:
                 self._look_again[user] = None
+                self.restless = True
                 self._end_if_empty(user, event.at)
 
     def _waits(self, user: str) -> bool:
@@ -161,7 +161,7 @@ class TurnLog:
     def _log(self, what: int, user: str, at: float, value: float = 0.0) -> None:
         self._lines.append((what, self._numbers[user], at, value, 0.0))
 
-    def _pack(self) -> None:
+    def pack(self) -> None:
         """A line costs a quarter of the memory in columns; to write each there at once costs four times as much time."""
         if self._lines:
             for column, values in zip(self._packed, zip(*self._lines, strict=True), strict=True):

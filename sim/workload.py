@@ -52,24 +52,21 @@ class Source:
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
         effects = Effects()
-        match message:
-            case Wake():
-                self._submit_due(now, effects)
-                self._set_timer(effects)
-            case Accepted() | Refused() | Failed():
-                pass
-            case _:
-                raise TypeError(f"source cannot handle {message!r}")
+        if type(message) is Wake:
+            self._submit_due(now, effects)
+            self._set_timer(effects)
+        elif not isinstance(message, (Accepted, Refused, Failed)):
+            raise TypeError(f"source cannot handle {message!r}")
         return effects
 
     def _submit_due(self, now: float, effects: Effects) -> None:
         """One user's at a time: as if each had a source of its own, so that a recording is replayed as it was run."""
-        credit = CREDIT
-        user = None if self._next is None else self._next[1].user
-        while self._next is not None and self._next[0] <= now and credit and self._next[1].user == user:
-            credit -= 1
-            effects.send(QUEUE, self._next[1])
-            self._next = next(self._submits, None)
+        due, submits, sends = self._next, self._submits, effects.sends
+        user = None if due is None else due[1].user
+        while due is not None and due[0] <= now and len(sends) < CREDIT and due[1].user == user:
+            sends.append((QUEUE, due[1]))
+            due = next(submits, None)
+        self._next = due
 
     def _set_timer(self, effects: Effects) -> None:
         effects.timer = self._next[0] if self._next is not None else NEVER
@@ -78,10 +75,11 @@ class Source:
 def user_submits(scenario: Scenario, user: User) -> Iterator[TimedSubmit]:
     """What a user's arrivals call for, in order of time."""
     costs = {kind.name: kind.cost for kind in scenario.each_kind()}
+    name, whose = user.name, f"{scenario.seed}/{user.name}#"
     for number, (at, _, arrivals) in enumerate(_merged(scenario, user), start=1):
         submit = Submit(
-            id=derived_id(f"{scenario.seed}/{user.name}#{number}", at),
-            user=user.name,
+            id=derived_id(f"{whose}{number}", at),
+            user=name,
             kind=arrivals.kind,
             priority=arrivals.priority,
             cost=costs[arrivals.kind],
@@ -127,4 +125,4 @@ def _merged(scenario: Scenario, user: User) -> Iterator[tuple[float, int, Arriva
         return ((at, number, arrivals) for at in arrivals.times(random, scenario.duration_seconds))
 
     streams = [stream(number, arrivals) for number, arrivals in enumerate(user.arrivals)]
-    return merge(*streams, key=lambda item: item[:2])
+    return streams[0] if len(streams) == 1 else merge(*streams, key=lambda item: item[:2])
