@@ -109,13 +109,15 @@ class Ledger:
         *,
         supervision: Group | None = None,
         retried_by_kind: bool = False,
+        is_shared: bool = True,
         judges: Sequence[SharingJudge] = (),
     ) -> None:
-        """Without `supervision` I21 is not judged; I20 only where every task is retried as its kind says."""
+        """Without `supervision` I21 is not judged; I20 only where every task is retried as its kind says; and I12 not
+        where there is but one user, with nobody to share with."""
         self._found = Violations(INVARIANTS)
         self._broken = broken = self._found.add
         self._table = table
-        lag = lag_of(settings, table, workers, broken)
+        lag = lag_of(settings, table, workers, is_shared, broken)
         self._judges: tuple[SharingJudge, ...] = (*judges, *([] if lag is None else [lag]))
         self._restarts = None if supervision is None else Restarts(supervision, broken)
         self._tasks = Tasks(settings, table, workers, self._judges, retried_by_kind, broken)
@@ -141,30 +143,31 @@ class Ledger:
 
     def on_event(self, event: Event) -> None:
         at = event.at
-        if at < self.last_at:
-            self._broken(TIME, at, f"{event} comes after {self.last_at:g} s")
-        else:
+        if at >= self.last_at:
             self.last_at = at
-        kind = type(event)
-        if kind is Admitted:
-            if self._delayed:
-                self.waiting.mature(at)
-            self._tasks.admitted(event)  # type: ignore[arg-type]
-            return
-        handler = self._handlers.get(kind)
+        else:
+            self._broken(TIME, at, f"{event} comes after {self.last_at:g} s")
+        if self._delayed:
+            self.waiting.mature(at)
+        handler = self._handlers.get(type(event))
         if handler is None:
             self._on_other(event)
             return
-        if self._delayed:
-            self.waiting.mature(at)
         entry = self.entries.get(event.task)  # type: ignore[union-attr]
         if entry is not None:
             handler(event, entry)
-        elif kind is ReportRefused and event.status == "unknown" and self._tasks.removed:  # type: ignore[union-attr]
-            # A zombie of a task that was removed: nobody knows the task's name any more.
-            self._tasks.crew.refused(event)  # type: ignore[arg-type]
         else:
-            self._broken(ONE_OUTCOME, at, f"{event} is about a task that was never admitted")
+            self._on_unknown(event)
+
+    def _on_unknown(self, event: Event) -> None:
+        """Something happened to a task of which nothing is known."""
+        if isinstance(event, Admitted):
+            self._tasks.admit(event)
+        elif isinstance(event, ReportRefused) and event.status == "unknown" and self._tasks.removed:
+            # A zombie of a task that was removed: nobody knows the task's name any more.
+            self._tasks.crew.refused(event)
+        else:
+            self._broken(ONE_OUTCOME, event.at, f"{event} is about a task that was never admitted")
 
     def _on_other(self, event: Event) -> None:
         self._tasks.restrictions.on_event(event)

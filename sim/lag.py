@@ -38,9 +38,13 @@ VIRTUAL_TIME = "I23 virtual time"
 _ROUNDING = 1e-9
 
 
-def lag_of(settings: Settings, table: Table, workers: Mapping[Address, WorkerClass], broken: Broken) -> "Lag | None":
-    """The judge of a sharing policy that promises a bound, or None."""
-    return Lag(settings, table, workers, broken) if type(settings.sharing) is WeightedFair else None
+def lag_of(
+    settings: Settings, table: Table, workers: Mapping[Address, WorkerClass], is_shared: bool, broken: Broken
+) -> "SharingJudge | None":
+    """The judge of a sharing policy that promises a bound, or None. A lone user has nobody to share with."""
+    if type(settings.sharing) is not WeightedFair:
+        return None
+    return Lag(settings, table, workers, broken) if is_shared else Lone(table, broken)
 
 
 def is_correction(difference: float, now: float) -> bool:
@@ -66,7 +70,7 @@ class SharingJudge(Protocol):
     def started(self, entry: Entry, at: float) -> None:
         """A task was started, and is charged."""
 
-    def stopped(self, entry: Entry, at: float) -> None:
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
         """Its turn is over, and the charge corrected."""
 
     def on_event(self, event: Event) -> None:
@@ -165,10 +169,10 @@ class Lag:
             self._moved[sibling] = None
         self.restless = True
 
-    def stopped(self, entry: Entry, at: float) -> None:
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
         """Its turn is over, and the charge corrected."""
         self._in_flight -= 1
-        used, cost = at - entry.started_at, entry.cost
+        cost = entry.cost
         if is_correction(used - cost, at):
             self._exact = False
             self._siblings.charge(entry.user, used - cost, used if used > cost else cost)
@@ -257,6 +261,46 @@ class Lag:
             self._broken(LAG, now, said)
             # Once is enough: what comes after is judged from here.
             sibling.low = sibling.high = sibling.service - sibling.clock.virtual
+
+
+class Lone:
+    """What is left to judge of a user that is alone: that virtual time does not go back."""
+
+    def __init__(self, table: Table, broken: Broken) -> None:
+        self._table = table
+        self._broken = broken
+        self._virtual = 0.0
+        self.restless = False
+
+    def saw(self, kind: str) -> None:
+        """There are tasks of this kind."""
+
+    def has_work(self, user: str) -> None:
+        """A user has a task that could start, and had none before."""
+
+    def has_none(self, user: str, at: float) -> None:
+        """The last task of a user that could start is gone."""
+
+    def started(self, entry: Entry, at: float) -> None:
+        """A task was started, and is charged."""
+        self.restless = True
+
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
+        """Its turn is over, and the charge corrected."""
+
+    def on_event(self, event: Event) -> None:
+        """Something else happened, which may change who can be served."""
+
+    def on_quiet(self, now: float) -> None:
+        """Look at the clock."""
+        self.restless = False
+        virtual = _virtual(self._table.notes(SCHEDULER), "")
+        if virtual < self._virtual:
+            self._broken(VIRTUAL_TIME, now, f"virtual time went back from {self._virtual:g} to {virtual:g}")
+        self._virtual = virtual
+
+    def on_end(self, now: float) -> None:
+        """Nothing will ever happen again."""
 
 
 def _virtual(notes: Mapping[str, Any], name: str) -> float:

@@ -121,11 +121,17 @@ class Observation:
         kinds_of = {user.name: frozenset(found.kind for found in user.arrivals) for user in scenario.each_user()}
         self.turns = TurnLog(settings, pool.classes, kinds_of)
         judges = (self.turns,) if self._pairs is None else (self.turns, self._pairs)
+        weights = {user.name: user.weight for user in scenario.each_user()}
         self.ledger = Ledger(
-            settings, table, pool.classes, supervision=TREE, retried_by_kind=scenario.workload is None, judges=judges
+            settings,
+            table,
+            pool.classes,
+            supervision=TREE,
+            retried_by_kind=scenario.workload is None,
+            is_shared=len(weights) > 1,
+            judges=judges,
         )
         self._overtaken = Overtaken(self.ledger) if "overtaken_max" in asked else None
-        weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
         self._host: Host | None = None
         self._writer = TraceWriter(trace, header_of(scenario))

@@ -64,9 +64,8 @@ class PairLag:
         """A task was started, and is charged."""
         self._charge(entry.user, entry.cost, entry.cost)
 
-    def stopped(self, entry: Entry, at: float) -> None:
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
         """Its turn is over, and the charge corrected."""
-        used = at - entry.started_at
         if is_correction(used - entry.cost, at):
             self._exact = False
             self._charge(entry.user, used - entry.cost, max(used, entry.cost))

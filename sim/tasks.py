@@ -75,6 +75,7 @@ class Tasks:
         self.leases = Leases(settings, broken)
         self._retries = Retries(settings, retried_by_kind, broken)
         self.handlers: dict[type, Callable[[Any, Entry], None]] = {
+            Admitted: self._admitted,
             Started: self._started,
             Extended: self._extended,
             Completed: self._completed,
@@ -99,14 +100,14 @@ class Tasks:
 
     # One method an event
 
-    def admitted(self, event: Admitted) -> None:
-        """A task was let in."""
-        if event.task in self.entries:
-            self._broken(CONSERVATION, event.at, f"{event.task} was admitted twice")
-            return
+    def admit(self, event: Admitted) -> None:
+        """A task was let in of which nothing was known."""
         entry = self.entries[event.task] = self.waiting.admit(event)
         if self.admission.bounded:
             self.admission.entered(entry, event.at)
+
+    def _admitted(self, event: Admitted, entry: Entry) -> None:
+        self._broken(CONSERVATION, event.at, f"{event.task} was admitted twice")
 
     def _started(self, event: Started, entry: Entry) -> None:
         at, worker, token, line = event.at, event.worker, event.token, entry.line
@@ -117,13 +118,14 @@ class Tasks:
             self._broken(FENCING, at, f"{event.task} was claimed with token {token} after {entry.token}")
         if entry.crashes:
             self._retries.started(entry, at)
-        self.waiting.judge_start(entry, worker, at)
+        self.waiting.start(entry, worker, at)
         for invariant, said in self.restrictions.started(line, worker, event.stolen, at):
             self._broken(invariant, at, f"{event.task}: {said}")
-        # Before it leaves: its turn came while there was work.
         for judge in self._judges:
             judge.started(entry, at)
-        self.waiting.leave(entry, at)
+        # Only now: its turn came while there was work.
+        if not line.shelf.ready:
+            self.waiting.has_none(line.shelf, at)
         entry.state, entry.token, entry.started = "running", token, True
         entry.executions += 1
         if entry.executions > 1 + entry.max_retries:
@@ -221,7 +223,7 @@ class Tasks:
 
     def _stop(self, event: Any, entry: Entry) -> bool:
         """The owner is done with it, and its worker free."""
-        if not self._check_owner(event, entry):
+        if (entry.state != "running" or event.token != entry.token) and not self._check_owner(event, entry):
             return False
         at = event.at
         if at > entry.lease_until:
@@ -233,8 +235,9 @@ class Tasks:
     def _stop_running(self, entry: Entry, at: float) -> None:
         self.running -= 1
         self.restrictions.ended(entry.line)
+        used = at - entry.started_at
         for judge in self._judges:
-            judge.stopped(entry, at)
+            judge.stopped(entry, at, used)
 
     def _end(self, entry: Entry, state: str) -> None:
         entry.state = state

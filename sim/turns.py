@@ -98,9 +98,8 @@ class TurnLog:
         cost = entry.cost
         self._lines.append((CHARGED, self._numbers[entry.user], at, cost, cost))
 
-    def stopped(self, entry: Entry, at: float) -> None:
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
         """Its turn is over, and the charge corrected."""
-        used = at - entry.started_at
         difference = used - entry.cost
         if abs(difference) > _EXACT * max(1.0, at):
             self.exact = False

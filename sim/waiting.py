@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from actors.config import Settings
 from actors.messages import Address
 from actors.trace import Admitted
-from sim.entries import Entry, Shelf, first_of
+from sim.entries import Entry, Line, Shelf, first_of
 from sim.lag import SharingJudge
 from sim.overtaking import OVERTAKING, overtaking_of
 from sim.picks import PICK, Picks
@@ -80,13 +80,23 @@ class Waiting:
             if entry.state == "waiting" and entry.run_after == run_after:
                 self._make_ready(entry)
 
-    def judge_start(self, entry: Entry, worker: Address, at: float) -> None:
-        """Say what is wrong with starting this task now."""
+    def start(self, entry: Entry, worker: Address, at: float) -> None:
+        """A task that waits is started, and waits no more: say what is wrong with that."""
         line = entry.line
-        shelf = line.shelf
-        if shelf.only is line and entry.run_after is None and first_of(line) is entry:
+        shelf, heap = line.shelf, line.heap
+        if shelf.only is line and heap and heap[0][3] is entry and heap[0][0] == entry.key and entry.run_after is None:
             # The one line that there is, and the first of it.
-            return
+            heappop(heap)
+        else:
+            self._judge(entry, worker, at)
+            if entry.run_after is not None:
+                entry.run_after = None
+                return
+        self._count_out(line, shelf)
+
+    def _judge(self, entry: Entry, worker: Address, at: float) -> None:
+        """Say what is wrong with starting this task now."""
+        shelf = entry.line.shelf
         if entry.run_after is not None:
             self._broken(PICK, at, f"{entry.name} was started before {entry.run_after}")
         heads = [head for other in shelf.lines.values() if (head := first_of(other)) is not None]
@@ -98,21 +108,27 @@ class Waiting:
                 self._broken(OVERTAKING, at, f"{entry.name} {fault}")
 
     def leave(self, entry: Entry, at: float) -> None:
-        """A task that waited is started, or ends."""
+        """A task that waited ends."""
         if entry.run_after is not None:
             entry.run_after = None
             return
-        line = entry.line
-        shelf = line.shelf
+        shelf = entry.line.shelf
+        self._count_out(entry.line, shelf)
+        if not shelf.ready:
+            self.has_none(shelf, at)
+
+    def has_none(self, shelf: Shelf, at: float) -> None:
+        """The last task of a user that could start is gone."""
+        for judge in self._judges:
+            judge.has_none(shelf.user, at)
+
+    def _count_out(self, line: Line, shelf: Shelf) -> None:
         line.ready -= 1
         shelf.ready -= 1
         self.ready -= 1
         if not shelf.touched:
             shelf.touched = True
             self.touched.append(shelf)
-        if not shelf.ready:
-            for judge in self._judges:
-                judge.has_none(shelf.user, at)
 
     def _make_ready(self, entry: Entry) -> None:
         entry.run_after = None
