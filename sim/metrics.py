@@ -96,9 +96,10 @@ class Metrics:
 
     def on_quiet(self, now: float) -> None:
         waiting = self._ledger.waiting
-        if not waiting.touched:
+        touched = waiting.touched
+        if not touched:
             return
-        for shelf in waiting.touched:
+        for shelf in touched:
             shelf.touched = False
             user, ready = shelf.user, shelf.ready
             if ready > self._backlog_max[user]:
@@ -106,7 +107,7 @@ class Metrics:
             if self._is_shared and (ready > 0) != (user in self._backlogged):
                 (self._backlogged.add if ready else self._backlogged.discard)(user)
                 self._log(user, _BEGIN if ready else _END)
-        waiting.touched.clear()
+        touched.clear()
         if waiting.ready > self._backlog_max_in_all:
             self._backlog_max_in_all = waiting.ready
 

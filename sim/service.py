@@ -33,7 +33,7 @@ class ServiceTimes:
     """
 
     def __init__(self, kinds: Mapping[str, Kind], draws: str = "task") -> None:
-        self._kinds = kinds
+        self._samples = {name: kind.service.sample for name, kind in kinds.items()}
         self._by_start = draws == "start"
         self._starts = 0
 
@@ -41,11 +41,10 @@ class ServiceTimes:
         """How long the execution that starts now takes."""
         if run.payload is not None:
             return _recorded(run).seconds
-        service = self._kinds[run.kind].service
         if self._by_start:
             self._starts += 1
-            return service.sample(draw("service", "start", self._starts))
-        return service.sample(draw("service", run.task_id, run.attempt))
+            return self._samples[run.kind](draw("service", "start", self._starts))
+        return self._samples[run.kind](draw("service", run.task_id, run.attempt))
 
     def outcome(self, run: Run, worker: Address) -> Finished:
         """What comes of an execution that is left to end."""

@@ -47,29 +47,29 @@ class Source:
 
     def start(self, now: float) -> Effects:
         effects = Effects()
-        self._set_timer(effects)
+        effects.timer = NEVER if self._next is None else self._next[0]
         return effects
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
-        effects = Effects()
         if type(message) is Wake:
-            self._submit_due(now, effects)
-            self._set_timer(effects)
-        elif not isinstance(message, (Accepted, Refused, Failed)):
+            return self._submit_due(now)
+        if not isinstance(message, (Accepted, Refused, Failed)):
             raise TypeError(f"source cannot handle {message!r}")
-        return effects
+        return Effects()
 
-    def _submit_due(self, now: float, effects: Effects) -> None:
+    def _submit_due(self, now: float) -> Effects:
         """One user's at a time: as if each had a source of its own, so that a recording is replayed as it was run."""
-        due, submits, sends = self._next, self._submits, effects.sends
-        user = None if due is None else due[1].user
-        while due is not None and due[0] <= now and len(sends) < CREDIT and due[1].user == user:
-            sends.append((QUEUE, due[1]))
-            due = next(submits, None)
+        effects = Effects()
+        due, sends = self._next, effects.sends
+        while due is not None and due[0] <= now and len(sends) < CREDIT:
+            submit = due[1]
+            if sends and submit.user != sends[0][1].user:
+                break
+            sends.append((QUEUE, submit))
+            due = next(self._submits, None)
         self._next = due
-
-    def _set_timer(self, effects: Effects) -> None:
-        effects.timer = self._next[0] if self._next is not None else NEVER
+        effects.timer = NEVER if due is None else due[0]
+        return effects
 
 
 def user_submits(scenario: Scenario, user: User) -> Iterator[TimedSubmit]:
