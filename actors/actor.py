@@ -15,6 +15,7 @@ The contract between a core and its host:
 import math
 from collections.abc import Callable
 from hashlib import blake2b
+from struct import Struct
 from typing import Any, Protocol
 
 import msgspec
@@ -27,6 +28,9 @@ __all__ = ["NEVER", "Core", "Draw", "Effects", "keyed_draw"]
 
 NEVER = math.inf
 """As a timer: no wake-up wanted."""
+
+_NUMBER = Struct("<Q")
+_UNIT = 2.0**-53
 
 Draw = Callable[[str, str, int], float]
 """`draw(stream, task_id, attempt)`: a number in [0, 1), always the same for the same arguments and seed."""
@@ -41,13 +45,14 @@ def keyed_draw(seed: int) -> Draw:
     >>> draw("service", "t1", 1) == draw("service", "t1", 1) != draw("service", "t1", 2)
     True
     """
-    base = blake2b(f"{seed}/".encode(), digest_size=8)
+    begin = blake2b(f"{seed}/".encode(), digest_size=8).copy
 
     def draw(stream: str, task_id: str, attempt: int) -> float:
-        keyed = base.copy()
+        keyed = begin()
         keyed.update(f"{stream}/{task_id}/{attempt}".encode())
+        (number,) = _NUMBER.unpack(keyed.digest())
         # 53 bits are what a float holds; taking all 64 could round up to 1.0.
-        return (int.from_bytes(keyed.digest(), "little") >> 11) / (1 << 53)
+        return float((number >> 11) * _UNIT)
 
     return draw
 

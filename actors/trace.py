@@ -375,6 +375,11 @@ class TraceWriter:
         if len(self._batch) >= _BATCH:
             self.flush()
 
+    def write_all(self, events: Sequence[Event]) -> None:
+        """Take several, for those who gather them themselves."""
+        self._batch += events
+        self.flush()
+
     def flush(self) -> None:
         """Hash and write what is waiting."""
         lines = encode_events(self._batch)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from actors.config import Settings
 from actors.task import Task
-from sim.picks import Entry
+from sim.entries import Entry
 from sim.violations import Broken
 
 __all__ = ["KEYS", "MEMORY", "Admission"]

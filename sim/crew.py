@@ -4,13 +4,13 @@ A worker that was given a task just before everybody heard of its retirement han
 is keep it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from actors.messages import Address, WorkerClass
 from actors.table import Table
 from actors.trace import ReportRefused
-from sim.picks import Entry
+from sim.entries import Entry, Line
 from sim.restrictions import Restrictions
 from sim.violations import Broken
 from sim.waiting import Waiting
@@ -39,15 +39,16 @@ class Crew:
         self.occupied: Callable[[Address], bool] = lambda worker: False
         """Whether a worker is at work of which the trace says nothing: a run that came twice, and to one that had crashed on
         the first. Only faults bring that about."""
-        self._late_claims: list[tuple[Address, Entry, int]] = []
+        self.late_claims: list[tuple[Address, Entry, int]] = []
         """Claims by workers that had retired, with their tokens."""
 
     def started(self, worker: Address, task: str, entry: Entry, token: int) -> None:
         """A worker claimed a task."""
         self._busy[worker] = task
-        self._silent.pop(worker, None)
+        if self._silent:
+            self._silent.pop(worker, None)
         if self._has_retired(worker):
-            self._late_claims.append((worker, entry, token))
+            self.late_claims.append((worker, entry, token))
 
     def stopped(self, worker: Address, task: str) -> None:
         """The owner of a task is done with it, and free."""
@@ -69,26 +70,26 @@ class Crew:
 
     def on_quiet(self, waiting: Waiting, now: float) -> None:
         """Look at those who are idle, and at those who should be gone."""
-        if self._late_claims:
+        if self.late_claims:
             self._check_late_claims(now)
         if waiting.ready and len(self._busy) + len(self._silent) < len(self._workers):
             self._check_idle(waiting, now)
 
     def on_end(self, now: float) -> None:
         """Nothing will ever happen again: what such a worker still holds it keeps."""
-        for worker, entry, token in self._late_claims:
+        for worker, entry, token in self.late_claims:
             if entry.state == "running" and entry.token == token:
                 self._keeps(worker, entry, now)
 
     def _keeps(self, worker: Address, entry: Entry, now: float) -> None:
-        self._broken(RETIREMENT, now, f"{worker} claimed {entry.user}#{entry.sequence} after it had retired")
+        self._broken(RETIREMENT, now, f"{worker} claimed {entry.name} after it had retired")
 
     def _has_retired(self, worker: Address) -> bool:
         return "retiring" in self._table.notes(worker)
 
     def _check_late_claims(self, now: float) -> None:
         waiting = []
-        for worker, entry, token in self._late_claims:
+        for worker, entry, token in self.late_claims:
             if entry.state != "running" or entry.token != token:
                 continue
             if now > entry.lease_until:
@@ -96,7 +97,7 @@ class Crew:
             else:
                 # What it was given may be late: then it has not heard of it yet.
                 waiting.append((worker, entry, token))
-        self._late_claims = waiting
+        self.late_claims = waiting
 
     def _check_idle(self, waiting: Waiting, now: float) -> None:
         """One worker of each class that is idle, against every user and kind that waits."""
@@ -106,11 +107,16 @@ class Crew:
             if not (
                 worker in self._busy or worker in self._silent or self._has_retired(worker) or self.occupied(worker)
             )
-        }
-        for user, shelf in waiting.shelves.items():
-            for kind in shelf.kinds:
-                for worker in idle.values():
-                    if self._restrictions.may_start(worker, user, kind, now):
-                        said = f"{worker} idle beside {shelf.kinds[kind]} {kind!r} of {user}"
-                        self._broken(WORK_CONSERVATION, now, said)
-                        return
+        }.values()
+        for shelf in waiting.shelves.values():
+            if not shelf.ready:
+                continue
+            for line in shelf.lines.values():
+                if line.ready and (worker := self._one_for(line, idle, now)) is not None:
+                    said = f"{worker} idle beside {line.ready} {line.kind!r} of {shelf.user}"
+                    self._broken(WORK_CONSERVATION, now, said)
+                    return
+
+    def _one_for(self, line: Line, idle: Iterable[Address], now: float) -> Address | None:
+        """Somebody of these who may start what waits in a line."""
+        return next((worker for worker in idle if self._restrictions.may_start(worker, line, now)), None)

@@ -42,14 +42,15 @@ from actors.trace import (
 )
 from sim.admission import KEYS, MEMORY
 from sim.crew import RETIREMENT, WORK_CONSERVATION
+from sim.entries import Entry
 from sim.lag import LAG, VIRTUAL_TIME, SharingJudge, lag_of
 from sim.leases import ORPHANS, RECOVERY
 from sim.overtaking import OVERTAKING
-from sim.picks import PICK, Entry
+from sim.picks import PICK
 from sim.restarts import ESCALATION, Restarts
 from sim.restrictions import ASSIGNMENT, CONCURRENCY, PAUSES, RATE
 from sim.retries import HERD, POISON
-from sim.tasks import CANCEL, CONSERVATION, EXECUTIONS, FENCING, HANDLERS, OLD_TOKENS, ONE_OUTCOME, Tasks
+from sim.tasks import CANCEL, CONSERVATION, EXECUTIONS, FENCING, OLD_TOKENS, ONE_OUTCOME, Tasks
 from sim.violations import Violation, Violations
 
 __all__ = ["INVARIANTS", "Entry", "Ledger", "Observer", "Violation"]
@@ -87,9 +88,6 @@ _HARMLESS = (SubmitRefused, StopIgnored, Progressed, Reachable, ScheduleFired)
 """Events after which the same can be served as before."""
 
 
-_PENDING, _IN_PROGRESS, _COMPLETED, _FAILED, _CANCELLED = Status
-
-
 class Observer(Protocol):
     """Watches a run: every event as it happens, and every instant at which nothing is under way."""
 
@@ -111,20 +109,27 @@ class Ledger:
         *,
         supervision: Group | None = None,
         retried_by_kind: bool = False,
+        is_shared: bool = True,
         judges: Sequence[SharingJudge] = (),
     ) -> None:
-        """Without `supervision` I21 is not judged; I20 only where every task is retried as its kind says."""
+        """Without `supervision` I21 is not judged; I20 only where every task is retried as its kind says; and I12 not
+        where there is but one user, with nobody to share with."""
         self._found = Violations(INVARIANTS)
         self._broken = broken = self._found.add
         self._table = table
-        lag = lag_of(settings, table, workers, broken)
+        lag = lag_of(settings, table, workers, is_shared, broken)
         self._judges: tuple[SharingJudge, ...] = (*judges, *([] if lag is None else [lag]))
         self._restarts = None if supervision is None else Restarts(supervision, broken)
         self._tasks = Tasks(settings, table, workers, self._judges, retried_by_kind, broken)
         self.entries = self._tasks.entries
         self.crew = self._tasks.crew
         self.waiting = self._tasks.waiting
-        self._now = 0.0
+        self._handlers = self._tasks.handlers
+        self._delayed = self.waiting.delayed
+        self._has_restarted = False
+        """Whether anybody was built anew since the last quiet instant."""
+        self.last_at = 0.0
+        """When something last happened."""
 
     @property
     def violations(self) -> list[Violation]:
@@ -138,28 +143,31 @@ class Ledger:
 
     def on_event(self, event: Event) -> None:
         at = event.at
-        if at < self._now:
-            self._broken(TIME, at, f"{event} comes after {self._now:g} s")
+        if at >= self.last_at:
+            self.last_at = at
         else:
-            self._now = at
-        kind = type(event)
-        handler = HANDLERS.get(kind)
+            self._broken(TIME, at, f"{event} comes after {self.last_at:g} s")
+        if self._delayed:
+            self.waiting.mature(at)
+        handler = self._handlers.get(type(event))
         if handler is None:
             self._on_other(event)
             return
-        if self.waiting.delayed:
-            self.waiting.mature(at)
-        if kind is Admitted:
-            self._tasks.admitted(event)  # type: ignore[arg-type]
-            return
         entry = self.entries.get(event.task)  # type: ignore[union-attr]
         if entry is not None:
-            handler(self._tasks, event, entry)
-        elif kind is ReportRefused and event.status == "unknown" and self._tasks.removed:  # type: ignore[union-attr]
-            # A zombie of a task that was removed: nobody knows the task's name any more.
-            self._tasks.crew.refused(event)  # type: ignore[arg-type]
+            handler(event, entry)
         else:
-            self._broken(ONE_OUTCOME, at, f"{event} is about a task that was never admitted")
+            self._on_unknown(event)
+
+    def _on_unknown(self, event: Event) -> None:
+        """Something happened to a task of which nothing is known."""
+        if isinstance(event, Admitted):
+            self._tasks.admit(event)
+        elif isinstance(event, ReportRefused) and event.status == "unknown" and self._tasks.removed:
+            # A zombie of a task that was removed: nobody knows the task's name any more.
+            self._tasks.crew.refused(event)
+        else:
+            self._broken(ONE_OUTCOME, event.at, f"{event} is about a task that was never admitted")
 
     def _on_other(self, event: Event) -> None:
         self._tasks.restrictions.on_event(event)
@@ -167,25 +175,31 @@ class Ledger:
             self._tasks.leases.leapt(event.at, event.seconds)
         if self._restarts is not None and isinstance(event, ActorRestarted):
             self._restarts.on_event(event)
+            self._has_restarted = True
         if not isinstance(event, _HARMLESS):
             for judge in self._judges:
                 judge.on_event(event)
 
     def on_quiet(self, now: float) -> None:
-        if now < self._now:
-            self._broken(TIME, now, f"it is quiet at {now:g} s, after {self._now:g} s")
-        if self.waiting.delayed:
+        if now < self.last_at:
+            self._broken(TIME, now, f"it is quiet at {now:g} s, after {self.last_at:g} s")
+        if self._delayed:
             self.waiting.mature(now)
-        self._tasks.crew.on_quiet(self.waiting, now)
+        if self.waiting.ready or self.crew.late_claims:
+            self.crew.on_quiet(self.waiting, now)
         for judge in self._judges:
-            judge.on_quiet(now)
-        if self._restarts is not None:
+            if judge.restless:
+                judge.on_quiet(now)
+        if self._restarts is not None and self._has_restarted:
             self._restarts.on_quiet(now)
-        counts, tasks = self._table.counts, self._tasks
+            self._has_restarted = False
+        tasks = self._tasks
+        # Unpacked, because to look one up by its status costs as much as all the rest.
+        pending, in_progress, completed, failed, cancelled = self._table.counts.values()
         if (
-            counts[_PENDING] != len(tasks.entries) - tasks.running - tasks.ended
-            or counts[_IN_PROGRESS] != tasks.running
-            or counts[_COMPLETED] + counts[_FAILED] + counts[_CANCELLED] != tasks.ended
+            in_progress != tasks.running
+            or completed + failed + cancelled != tasks.ended
+            or pending != len(self.entries) - tasks.running - tasks.ended
             or self._table.removed != tasks.removed
         ):
             self._disagree(now)

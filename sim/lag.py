@@ -26,7 +26,7 @@ from actors.messages import SCHEDULER, Address, WorkerClass
 from actors.policies.fair import WeightedFair
 from actors.table import Table
 from actors.trace import Event, Paused, Relimited, Resumed, Reweighted
-from sim.picks import Entry
+from sim.entries import Entry
 from sim.siblings import Clock, Sibling, Siblings
 from sim.violations import Broken
 
@@ -38,9 +38,13 @@ VIRTUAL_TIME = "I23 virtual time"
 _ROUNDING = 1e-9
 
 
-def lag_of(settings: Settings, table: Table, workers: Mapping[Address, WorkerClass], broken: Broken) -> "Lag | None":
-    """The judge of a sharing policy that promises a bound, or None."""
-    return Lag(settings, table, workers, broken) if type(settings.sharing) is WeightedFair else None
+def lag_of(
+    settings: Settings, table: Table, workers: Mapping[Address, WorkerClass], is_shared: bool, broken: Broken
+) -> "SharingJudge | None":
+    """The judge of a sharing policy that promises a bound, or None. A lone user has nobody to share with."""
+    if type(settings.sharing) is not WeightedFair:
+        return None
+    return Lag(settings, table, workers, broken) if is_shared else Lone(table, broken)
 
 
 def is_correction(difference: float, now: float) -> bool:
@@ -51,6 +55,9 @@ def is_correction(difference: float, now: float) -> bool:
 class SharingJudge(Protocol):
     """Watches what each user is given while it has work."""
 
+    restless: bool
+    """Whether it has anything to look at when it is quiet; it sets that itself."""
+
     def saw(self, kind: str) -> None:
         """There are tasks of this kind."""
 
@@ -60,10 +67,10 @@ class SharingJudge(Protocol):
     def has_none(self, user: str, at: float) -> None:
         """The last task of a user that could start is gone."""
 
-    def started(self, entry: Entry) -> None:
+    def started(self, entry: Entry, at: float) -> None:
         """A task was started, and is charged."""
 
-    def stopped(self, entry: Entry, at: float) -> None:
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
         """Its turn is over, and the charge corrected."""
 
     def on_event(self, event: Event) -> None:
@@ -130,6 +137,7 @@ class Lag:
         """Who was charged since the last quiet instant. Corrections alone need no look: virtual time stands still."""
         self._opening: dict[str, None] = {}
         """Users whose backlog is to be opened."""
+        self.restless = False
 
     # What happens to tasks
 
@@ -142,6 +150,7 @@ class Lag:
         for sibling in self._siblings.way(user):
             sibling.busy += 1
         self._opening[user] = None
+        self.restless = True
 
     def has_none(self, user: str, at: float) -> None:
         """The last task of a user that could start is gone."""
@@ -150,7 +159,7 @@ class Lag:
             if not sibling.busy and sibling.is_open:
                 self._close(sibling, at)
 
-    def started(self, entry: Entry) -> None:
+    def started(self, entry: Entry, at: float) -> None:
         """A task was started, and is charged."""
         self._in_flight += 1
         if self._in_flight > self._in_flight_max:
@@ -158,14 +167,15 @@ class Lag:
         cost = entry.cost
         for sibling in self._siblings.charge(entry.user, cost, cost):
             self._moved[sibling] = None
+        self.restless = True
 
-    def stopped(self, entry: Entry, at: float) -> None:
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
         """Its turn is over, and the charge corrected."""
         self._in_flight -= 1
-        used = at - entry.started_at
-        if is_correction(used - entry.cost, at):
+        cost = entry.cost
+        if is_correction(used - cost, at):
             self._exact = False
-            self._siblings.charge(entry.user, used - entry.cost, max(used, entry.cost))
+            self._siblings.charge(entry.user, used - cost, used if used > cost else cost)
 
     def on_event(self, event: Event) -> None:
         """Something else happened, which may change who can be served: every backlog begins anew."""
@@ -173,13 +183,12 @@ class Lag:
         for sibling in self._siblings.everybody():
             sibling.is_open = False
         self._opening.update(dict.fromkeys(self._siblings.users()))
+        self.restless = True
 
     # Quiet instants
 
     def on_quiet(self, now: float) -> None:
         """Compare those that were given something, and open new backlogs."""
-        if not (self._moved or self._opening):
-            return
         notes = self._table.notes(SCHEDULER)
         if _grant_is_open(notes):
             return
@@ -187,6 +196,7 @@ class Lag:
             self._look(notes, now)
         if self._opening and self._eligibility.of_all:
             self._open(notes, now)
+        self.restless = bool(self._opening)
 
     def on_end(self, now: float) -> None:
         """Also compare those that were given nothing for long."""
@@ -251,6 +261,46 @@ class Lag:
             self._broken(LAG, now, said)
             # Once is enough: what comes after is judged from here.
             sibling.low = sibling.high = sibling.service - sibling.clock.virtual
+
+
+class Lone:
+    """What is left to judge of a user that is alone: that virtual time does not go back."""
+
+    def __init__(self, table: Table, broken: Broken) -> None:
+        self._table = table
+        self._broken = broken
+        self._virtual = 0.0
+        self.restless = False
+
+    def saw(self, kind: str) -> None:
+        """There are tasks of this kind."""
+
+    def has_work(self, user: str) -> None:
+        """A user has a task that could start, and had none before."""
+
+    def has_none(self, user: str, at: float) -> None:
+        """The last task of a user that could start is gone."""
+
+    def started(self, entry: Entry, at: float) -> None:
+        """A task was started, and is charged."""
+        self.restless = True
+
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
+        """Its turn is over, and the charge corrected."""
+
+    def on_event(self, event: Event) -> None:
+        """Something else happened, which may change who can be served."""
+
+    def on_quiet(self, now: float) -> None:
+        """Look at the clock."""
+        self.restless = False
+        virtual = _virtual(self._table.notes(SCHEDULER), "")
+        if virtual < self._virtual:
+            self._broken(VIRTUAL_TIME, now, f"virtual time went back from {self._virtual:g} to {virtual:g}")
+        self._virtual = virtual
+
+    def on_end(self, now: float) -> None:
+        """Nothing will ever happen again."""
 
 
 def _virtual(notes: Mapping[str, Any], name: str) -> float:

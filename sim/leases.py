@@ -6,8 +6,8 @@ length more than that is allowed, for messages may be late. When a run is over n
 """
 
 from actors.config import Settings
-from actors.trace import Extended, Started
-from sim.picks import Entry
+from actors.trace import Extended
+from sim.entries import Entry
 from sim.violations import Broken
 
 __all__ = ["ORPHANS", "RECOVERY", "Leases"]
@@ -29,10 +29,10 @@ class Leases:
         """The clock leapt ahead."""
         self._leaps.append((at, seconds))
 
-    def started(self, event: Started, entry: Entry) -> None:
+    def started(self, entry: Entry, at: float) -> None:
         """A lease begins."""
-        entry.started_at = entry.alive_at = event.at
-        entry.lease_until = event.at + self._settings.kind(entry.kind).lease_seconds
+        entry.started_at = entry.alive_at = at
+        entry.lease_until = at + self._settings.kind(entry.kind).lease_seconds
 
     def extended(self, event: Extended, entry: Entry) -> None:
         """It begins anew."""

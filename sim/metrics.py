@@ -11,13 +11,13 @@ import math
 from array import array
 from collections.abc import Callable, Mapping
 from itertools import chain
+from typing import Any
 
 from actors.task import Priority
 from actors.trace import (
     Cancelled,
     Completed,
     DeadLettered,
-    Event,
     Recovered,
     Released,
     ReportRefused,
@@ -27,9 +27,9 @@ from actors.trace import (
     SubmitRefused,
     Unreachable,
 )
+from sim.entries import Entry, Line
 from sim.groups import Cell, GroupMetrics, group_of
 from sim.invariants import Ledger
-from sim.picks import Entry
 
 __all__ = ["Metrics", "Summary", "jain_index"]
 
@@ -55,9 +55,11 @@ class Metrics:
 
     def __init__(self, ledger: Ledger, weights: Mapping[str, float], warmup_seconds: float) -> None:
         self._ledger = ledger
+        self._entries = ledger.entries
         self._weights = weights
         self._warmup_seconds = warmup_seconds
         self._cell_of: dict[tuple[str, int], Cell] = {}
+        self._cell_of_line: dict[Line, Cell] = {}
         self._refused = dict.fromkeys(weights, 0)
         self._refused_in_all = 0
         self._backlog_max = dict.fromkeys(weights, 0)
@@ -65,39 +67,53 @@ class Metrics:
         self._names = list(weights)
         self._numbers = {user: number for number, user in enumerate(weights)}
         self._backlogged: set[str] = set()
+        """Empty where there is nobody to share with."""
         self._log_users = array("l")
         self._log_values = array("d")
         self._dispatched: dict[str, int] = {}
         """For each running task that was logged, where."""
-        self._last_at = 0.0
+        self._is_shared = len(weights) > 1
+        """Whether there is anybody to share with."""
+        self.handlers: dict[type, Callable[[Any], None]] = {
+            Started: self._started,
+            Completed: self._completed,
+            Retried: self._retried,
+            Released: self._released,
+            Recovered: self._recovered,
+            DeadLettered: self._dead_lettered,
+            Cancelled: self._cancelled,
+            ReportRefused: self._report_refused,
+            SubmitRefused: self._submit_refused,
+            Unreachable: self._unreachable,
+            Requeued: self._requeued,
+        }
+        """What to do about each event that counts for something."""
         self.jobs = 0
         """Tasks that ended."""
         self.zombies = 0
         self.unreachable = 0
         """How often a user was found that no worker may serve."""
 
-    def on_event(self, event: Event) -> None:
-        self._last_at = event.at
-        handler = _HANDLERS.get(type(event))
-        if handler is not None:
-            handler(self, event)
-
     def on_quiet(self, now: float) -> None:
         waiting = self._ledger.waiting
-        for user in waiting.touched:
-            ready = waiting.shelves[user].ready
+        touched = waiting.touched
+        if not touched:
+            return
+        for shelf in touched:
+            shelf.touched = False
+            user, ready = shelf.user, shelf.ready
             if ready > self._backlog_max[user]:
                 self._backlog_max[user] = ready
-            if (ready > 0) != (user in self._backlogged):
+            if self._is_shared and (ready > 0) != (user in self._backlogged):
                 (self._backlogged.add if ready else self._backlogged.discard)(user)
                 self._log(user, _BEGIN if ready else _END)
-        waiting.touched.clear()
+        touched.clear()
         if waiting.ready > self._backlog_max_in_all:
             self._backlog_max_in_all = waiting.ready
 
     def summary(self) -> "Summary":
         """What it came to so far."""
-        return Summary(list(self._cell_of.values()), dict(self._refused), self._refused_in_all, self._last_at)
+        return Summary(list(self._cell_of.values()), dict(self._refused), self._refused_in_all, self._ledger.last_at)
 
     def backlog_max(self, user: str | None) -> int:
         """The most tasks of a user, or of all, that could start and waited at one quiet instant."""
@@ -135,12 +151,13 @@ class Metrics:
     # One method an event
 
     def _started(self, event: Started) -> None:
-        entry = self._ledger.entries[event.task]
+        entry = self._entries[event.task]
         if self._backlogged:
             self._dispatched[event.task] = len(self._log_values)
             self._log(entry.user, entry.cost)
-        cell = self._cell(entry)
-        cell.stolen += event.stolen
+        cell = self._cell_of_line.get(entry.line) or self._cell(entry)
+        if event.stolen:
+            cell.stolen += 1
         if event.attempt == 1 and not entry.troubled and entry.order_at >= self._warmup_seconds:
             cell.waits.append(event.at - entry.order_at)
 
@@ -200,10 +217,10 @@ class Metrics:
     def _served(
         self, event: Completed | Retried | Released | Recovered | DeadLettered | Cancelled
     ) -> tuple[Cell, Entry]:
-        entry = self._ledger.entries[event.task]
-        cell = self._cell(entry)
+        entry = self._entries[event.task]
+        cell = self._cell_of_line.get(entry.line) or self._cell(entry)
         cell.service_seconds += event.used_seconds
-        if (place := self._dispatched.pop(event.task, None)) is not None:
+        if self._is_shared and (place := self._dispatched.pop(event.task, None)) is not None:
             self._log_values[place] = event.used_seconds
         return cell, entry
 
@@ -216,26 +233,12 @@ class Metrics:
         cell = self._cell_of.get(key)
         if cell is None:
             cell = self._cell_of[key] = Cell(*key)
+        self._cell_of_line[entry.line] = cell
         return cell
 
     def _log(self, user: str, value: float) -> None:
         self._log_users.append(self._numbers[user])
         self._log_values.append(value)
-
-
-_HANDLERS: dict[type, Callable[..., None]] = {
-    Started: Metrics._started,
-    Completed: Metrics._completed,
-    Retried: Metrics._retried,
-    Released: Metrics._released,
-    Recovered: Metrics._recovered,
-    DeadLettered: Metrics._dead_lettered,
-    Cancelled: Metrics._cancelled,
-    ReportRefused: Metrics._report_refused,
-    SubmitRefused: Metrics._submit_refused,
-    Unreachable: Metrics._unreachable,
-    Requeued: Metrics._requeued,
-}
 
 
 class Summary:

@@ -3,7 +3,7 @@
 Both ways of simulating, cores and full, are seen through the same eyes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 import attrs
@@ -31,6 +31,9 @@ from sim.scenario import Check, Scenario
 from sim.turns import TurnLog
 
 __all__ = ["CheckResult", "Observation", "SimulationResult"]
+
+_BATCH = 512
+"""So many events are encoded and hashed at a time, because a call each costs more."""
 
 
 @attrs.frozen(kw_only=True)
@@ -113,19 +116,23 @@ class Observation:
     ) -> None:
         self._scenario = scenario
         self._table = table
-        self._last_at = 0.0
-        """When something last happened; timers of leases that ended early may come later."""
         asked = {check.metric for check in scenario.checks}
         self._pairs = PairLag(settings, pool.classes) if "service_lag" in asked else None
-        judges = () if self._pairs is None else (self._pairs,)
+        kinds_of = {user.name: frozenset(found.kind for found in user.arrivals) for user in scenario.each_user()}
+        self.turns = TurnLog(settings, pool.classes, kinds_of)
+        judges = (self.turns,) if self._pairs is None else (self.turns, self._pairs)
+        weights = {user.name: user.weight for user in scenario.each_user()}
         self.ledger = Ledger(
-            settings, table, pool.classes, supervision=TREE, retried_by_kind=scenario.workload is None, judges=judges
+            settings,
+            table,
+            pool.classes,
+            supervision=TREE,
+            retried_by_kind=scenario.workload is None,
+            is_shared=len(weights) > 1,
+            judges=judges,
         )
         self._overtaken = Overtaken(self.ledger) if "overtaken_max" in asked else None
-        weights = {user.name: user.weight for user in scenario.each_user()}
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
-        kinds_of = {user.name: frozenset(found.kind for found in user.arrivals) for user in scenario.each_user()}
-        self.turns = TurnLog(settings, self.ledger, pool.classes, kinds_of)
         self._host: Host | None = None
         self._writer = TraceWriter(trace, header_of(scenario))
         self._crashes = Crashes()
@@ -134,23 +141,42 @@ class Observation:
         on_request: list[Observer] = [*([] if self._overtaken is None else [self._overtaken]), *self._own.values()]
         if scenario.faults:
             on_request.append(self._crashes)
-        self._observers: list[Observer] = [self.ledger, self.turns, self.metrics, *on_request, *observers]
-        self._handlers = [self._writer.write, *(observer.on_event for observer in self._observers)]
+        self._observers: list[Ledger | Metrics | Observer] = [self.ledger, self.metrics, *on_request, *observers]
+        self._unwritten: list[Event] = []
+        self.on_event = self._hearing([observer.on_event for observer in (*on_request, *observers)])
+        """Something happened."""
 
     def follow(self, host: Host) -> None:
         """This is the host on which it happens."""
         self._host = host
 
-    def on_event(self, event: Event) -> None:
-        """Something happened."""
-        self._last_at = event.at
-        for handler in self._handlers:
-            handler(event)
+    def _hearing(self, others: list[Callable[[Event], None]]) -> Callable[[Event], None]:
+        """What is called for each event: one function, because everything that happens passes here."""
+        keep, judge, measures = self._unwritten.append, self.ledger.on_event, self.metrics.handlers
+
+        def on_event(event: Event) -> None:
+            keep(event)
+            judge(event)
+            measure = measures.get(type(event))
+            if measure is not None:
+                measure(event)
+            if others:
+                for other in others:
+                    other(event)
+
+        return on_event
 
     def on_quiet(self, now: float) -> None:
         """Nothing is under way and time is about to move on."""
         for observer in self._observers:
             observer.on_quiet(now)
+        if len(self._unwritten) >= _BATCH:
+            self._write()
+
+    def _write(self) -> None:
+        self._writer.write_all(self._unwritten)
+        self._unwritten.clear()
+        self.turns.pack()
 
     def on_end(self, now: float) -> None:
         """Nothing will ever happen again."""
@@ -158,6 +184,7 @@ class Observation:
 
     def result(self, wall_seconds: float = 0.0, faults: tuple[FaultCount, ...] = ()) -> SimulationResult:
         """What the run came to so far, with these faults."""
+        self._write()
         summary = self.metrics.summary()
         own = [check for check in self._scenario.checks if check.metric is None]
         checks = (
@@ -175,7 +202,7 @@ class Observation:
 
     def _left(self) -> list[Violation]:
         """What had to end and did not."""
-        return unended(self._table, self._last_at) if self._scenario.liveness else []
+        return unended(self._table, self.ledger.last_at) if self._scenario.liveness else []
 
     def _crash_results(self) -> list[CheckResult]:
         if not self._scenario.faults:
@@ -211,7 +238,7 @@ class Observation:
             verdict="pass" if all(check.as_expected for check in checks) else "fail",
             trace_sha256=self._writer.sha256(),
             jobs=self.metrics.jobs,
-            virtual_seconds=self._last_at,
+            virtual_seconds=self.ledger.last_at,
             wall_seconds=wall_seconds,
             checks=checks,
             users=summary.users(),

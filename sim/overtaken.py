@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from actors.task import Priority
 from actors.trace import Event, Started
+from sim.entries import Entry
 from sim.invariants import Ledger
-from sim.picks import Entry
 
 __all__ = ["Overtaken"]
 

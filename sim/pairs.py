@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from actors.config import Settings
 from actors.messages import Address, WorkerClass
 from actors.trace import Event
+from sim.entries import Entry
 from sim.lag import Eligibility, is_correction
-from sim.picks import Entry
 from sim.siblings import Clock, Sibling, Siblings
 
 __all__ = ["PairLag"]
@@ -30,6 +30,7 @@ class PairLag:
         self._exact = True
         self._worst: float | None = None
         self._opening: dict[str, None] = {}
+        self.restless = False
         self._open: dict[Clock, dict[Sibling, None]] = {}
         self._lags: dict[tuple[Sibling, Sibling], tuple[float, float]] = {}
         """For each pair that has work, the least and the most by which the first was ahead."""
@@ -50,6 +51,7 @@ class PairLag:
         for sibling in self._siblings.way(user):
             sibling.busy += 1
         self._opening[user] = None
+        self.restless = True
 
     def has_none(self, user: str, at: float) -> None:
         """The last task of a user that could start is gone."""
@@ -58,13 +60,12 @@ class PairLag:
             if not sibling.busy and sibling.is_open:
                 self._close(sibling)
 
-    def started(self, entry: Entry) -> None:
+    def started(self, entry: Entry, at: float) -> None:
         """A task was started, and is charged."""
         self._charge(entry.user, entry.cost, entry.cost)
 
-    def stopped(self, entry: Entry, at: float) -> None:
+    def stopped(self, entry: Entry, at: float, used: float) -> None:
         """Its turn is over, and the charge corrected."""
-        used = at - entry.started_at
         if is_correction(used - entry.cost, at):
             self._exact = False
             self._charge(entry.user, used - entry.cost, max(used, entry.cost))
@@ -76,6 +77,7 @@ class PairLag:
             if sibling.is_open:
                 self._close(sibling)
         self._opening.update(dict.fromkeys(self._siblings.users()))
+        self.restless = True
 
     def on_quiet(self, now: float) -> None:
         """Begin to compare those that have work by now."""
@@ -91,6 +93,7 @@ class PairLag:
                         self._worst = self._worst or 0.0
                     others[sibling] = None
         self._opening.clear()
+        self.restless = False
 
     def on_end(self, now: float) -> None:
         """Whoever still waits was compared at every charge of another."""

@@ -225,10 +225,11 @@ class Poisson(_Arrivals):
 
     def times(self, random: Random, duration_seconds: float) -> Iterator[float]:
         """When tasks arrive, in order, before the duration is over."""
-        at = random.expovariate(self.per_second)
+        gap, rate = random.expovariate, self.per_second
+        at = gap(rate)
         while at < duration_seconds:
             yield at
-            at += random.expovariate(self.per_second)
+            at += gap(rate)
 
 
 @attrs.frozen(kw_only=True)

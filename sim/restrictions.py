@@ -15,6 +15,7 @@ from actors.limits import Limit
 from actors.messages import Address, WorkerClass
 from actors.policies.sharing import CapsUsers
 from actors.trace import Event, Paused, Relimited, Resumed
+from sim.entries import Line, Shelf
 
 __all__ = ["ASSIGNMENT", "CONCURRENCY", "PAUSES", "RATE", "Restrictions"]
 
@@ -50,6 +51,17 @@ class _Meter:
             self.counted_at = now
         return self.permits
 
+    def start(self, line: Line, at: float) -> Iterator[tuple[str, str]]:
+        """Count one more; what that breaks."""
+        user, kind = line.shelf.user, line.kind
+        if self.is_full():
+            yield CONCURRENCY, f"{user} started {kind!r} beside {self.running} of {self.key}, which may be no more"
+        if self.limit.rate_limit is not None:
+            if self.refill(at) < 1 - _TOLERANCE:
+                yield RATE, f"{user} started {kind!r} with {self.permits:.6f} permits of {self.key}"
+            self.permits -= 1
+        self.running += 1
+
     def is_full(self) -> bool:
         cap = self.limit.concurrency_max
         return cap is not None and self.running >= cap
@@ -62,25 +74,31 @@ class _Meter:
 
 
 class Restrictions:
-    """Which worker may run what of whom, and when."""
+    """Which worker may run what of whom, and when.
 
-    def __init__(self, settings: Settings, workers: Mapping[Address, WorkerClass]) -> None:
+    A meter is kept only for what is or was limited or paused. So what nothing restricts costs next to nothing.
+    """
+
+    def __init__(
+        self, settings: Settings, workers: Mapping[Address, WorkerClass], shelves: Mapping[str, Shelf]
+    ) -> None:
         self._settings = settings
         self._workers = workers
+        self._shelves = shelves
         self._cap = settings.sharing.user_concurrency_max if isinstance(settings.sharing, CapsUsers) else None
         self._meters: dict[str, _Meter] = {}
-        self._meters_of: dict[tuple[str, str], tuple[_Meter, _Meter, _Meter]] = {}
-        """What each user and kind is held to."""
+        self._meters_of: dict[Line, tuple[_Meter, ...]] = {}
+        """What each line is held to."""
         self._relations: dict[tuple[Address, str], str] = {}
-        self._rightful: set[tuple[Address, str, str, bool]] = set()
+        self._rightful: set[tuple[Address, Line, bool]] = set()
         """Who was seen to run what of whom, and might."""
 
     def on_event(self, event: Event) -> None:
         """An operator changed something."""
         if isinstance(event, (Paused, Resumed)):
-            self._meter(_key(event.kind, event.user)).paused = isinstance(event, Paused)
+            self._metered(_key(event.kind, event.user)).paused = isinstance(event, Paused)
         elif isinstance(event, Relimited):
-            meter = self._meter(_key(event.kind, event.user))
+            meter = self._metered(_key(event.kind, event.user))
             # Where there was no rate, nobody counted permits: a new bucket is full.
             permits = math.inf if meter.limit.rate_limit is None else meter.refill(event.at)
             meter.limit = self._capped(meter.key, Limit(event.rate_limit, event.concurrency_max))
@@ -89,55 +107,57 @@ class Restrictions:
 
     def is_limited(self, kind: str) -> bool:
         """Whether users share a limit on this kind, so that its turns go by an account of its own."""
-        return self._meter("kind/" + kind).limit.holds
+        meter = self._meter("kind/" + kind)
+        return meter is not None and meter.limit.holds
 
     def is_paused(self, kind: str) -> bool:
         """Whether the kind is paused."""
-        return self._meter("kind/" + kind).paused
+        meter = self._meter("kind/" + kind)
+        return meter is not None and meter.paused
 
-    def started(self, at: float, user: str, kind: str, worker: Address, stolen: bool) -> Sequence[tuple[str, str]]:
+    def started(self, line: Line, worker: Address, stolen: bool, at: float) -> Sequence[tuple[str, str]]:
         """Count a start; what it breaks, as (invariant, what happened)."""
+        meters = self._meters_of.get(line)
+        if meters is None:
+            meters = self._meters_for(line)
+        line.running += 1
+        if not meters and (worker, line, stolen) in self._rightful:
+            return ()
         broken: list[tuple[str, str]] = []
-        for meter in self._meters_for(user, kind):
+        for meter in meters:
             if meter.paused:
-                broken.append((PAUSES, f"{user} started {kind!r} while {meter.key} was paused"))
-            limit = meter.limit
-            if limit.concurrency_max is not None and meter.is_full():
-                said = f"{user} started {kind!r} beside {meter.running} of {meter.key}, which may be no more"
-                broken.append((CONCURRENCY, said))
-            if limit.rate_limit is not None:
-                if meter.refill(at) < 1 - _TOLERANCE:
-                    broken.append((RATE, f"{user} started {kind!r} with {meter.permits:.6f} permits of {meter.key}"))
-                meter.permits -= 1
-            meter.running += 1
-        if (worker, user, kind, stolen) not in self._rightful:
-            broken += self._wrongful(user, kind, worker, stolen)
+                broken.append((PAUSES, f"{line.shelf.user} started {line.kind!r} while {meter.key} was paused"))
+            broken += meter.start(line, at)
+        if (worker, line, stolen) not in self._rightful:
+            broken += self._wrongful(line, worker, stolen)
         return broken
 
-    def _wrongful(self, user: str, kind: str, worker: Address, stolen: bool) -> Iterator[tuple[str, str]]:
+    def _wrongful(self, line: Line, worker: Address, stolen: bool) -> Iterator[tuple[str, str]]:
+        user, kind = line.shelf.user, line.kind
         relation = self._relation(worker, user)
         if kind not in self.runs(worker) or relation == "none":
             yield ASSIGNMENT, f"{worker} started {kind!r} of {user}, which it may not"
         elif stolen != (relation == "steals"):
             yield ASSIGNMENT, f"{worker} started {kind!r} of {user} as {'stolen' if stolen else 'its own'}"
         else:
-            self._rightful.add((worker, user, kind, stolen))
+            self._rightful.add((worker, line, stolen))
 
     def runs(self, worker: Address) -> frozenset[str]:
         """The kinds that a worker runs."""
         return self._workers[worker].runs(self._settings.handled)
 
-    def ended(self, user: str, kind: str) -> None:
+    def ended(self, line: Line) -> None:
         """A claim ended, whatever came of it."""
-        for meter in self._meters_for(user, kind):
+        line.running -= 1
+        for meter in self._meters_of[line]:
             meter.running -= 1
 
-    def may_start(self, worker: Address, user: str, kind: str, now: float) -> bool:
-        """Whether this worker could surely start a task of this kind and user now."""
+    def may_start(self, worker: Address, line: Line, now: float) -> bool:
+        """Whether this worker could surely start a task of this line now."""
         return (
-            kind in self.runs(worker)
-            and self._relation(worker, user) != "none"
-            and all(not meter.paused and meter.is_open(now) for meter in self._meters_for(user, kind))
+            line.kind in self.runs(worker)
+            and self._relation(worker, line.shelf.user) != "none"
+            and all(not meter.paused and meter.is_open(now) for meter in self._meters_for(line))
         )
 
     def _relation(self, worker: Address, user: str) -> str:
@@ -153,18 +173,35 @@ class Restrictions:
             self._relations[worker, user] = relation
         return relation
 
-    def _meters_for(self, user: str, kind: str) -> tuple[_Meter, _Meter, _Meter]:
-        meters = self._meters_of.get((user, kind))
+    def _meters_for(self, line: Line) -> tuple[_Meter, ...]:
+        meters = self._meters_of.get(line)
         if meters is None:
-            meters = (self._meter("all"), self._meter("kind/" + kind), self._meter("user/" + user))
-            self._meters_of[user, kind] = meters
+            found = (self._meter("all"), self._meter("kind/" + line.kind), self._meter("user/" + line.shelf.user))
+            meters = self._meters_of[line] = tuple(meter for meter in found if meter is not None)
         return meters
 
-    def _meter(self, key: str) -> _Meter:
+    def _meter(self, key: str) -> _Meter | None:
+        """The meter of what is limited or paused, or was."""
         meter = self._meters.get(key)
-        if meter is None:
-            meter = self._meters[key] = _Meter(key, self._capped(key, self._limit(key)))
+        if meter is None and (limit := self._capped(key, self._limit(key))).holds:
+            meter = self._meters[key] = self._new(key, limit)
         return meter
+
+    def _metered(self, key: str) -> _Meter:
+        """The meter of what is to be limited or paused."""
+        meter = self._meter(key)
+        if meter is None:
+            meter = self._meters[key] = self._new(key, Limit())
+            self._meters_of.clear()
+            for shelf in self._shelves.values():
+                for line in shelf.lines.values():
+                    self._meters_for(line)
+        return meter
+
+    def _new(self, key: str, limit: Limit) -> _Meter:
+        lines = (line for shelf in self._shelves.values() for line in shelf.lines.values())
+        held = [line for line in lines if key in ("all", "kind/" + line.kind, "user/" + line.shelf.user)]
+        return _Meter(key, limit, running=sum(line.running for line in held))
 
     def _limit(self, key: str) -> Limit:
         role, _, name = key.partition("/")

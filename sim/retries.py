@@ -13,7 +13,7 @@ import attrs
 from actors.config import Settings
 from actors.retry import RetryPolicy
 from actors.trace import DeadLettered, Retried
-from sim.picks import Entry
+from sim.entries import Entry
 from sim.violations import Broken
 
 __all__ = ["HERD", "POISON", "Retries"]
@@ -47,7 +47,7 @@ class Retries:
     def started(self, entry: Entry, at: float) -> None:
         """A task starts; call it only for one that crashed before."""
         if entry.crashes >= self._settings.poison_after:
-            said = f"{entry.user}#{entry.sequence} started after it had crashed {entry.crashes} times"
+            said = f"{entry.name} started after it had crashed {entry.crashes} times"
             self._broken(POISON, at, said)
 
     def retried(self, event: Retried, entry: Entry) -> None:

@@ -90,20 +90,25 @@ class Simulation:
 
     def run(self, until: float = NEVER) -> None:
         """Drain, let the observers look, jump to the next timer or fault; until there is none, or none by that time."""
-        host, chaos = self.host, self._chaos
+        host, chaos, has_faults = self.host, self._chaos, bool(self.scenario.faults)
+        drain, next_timer, on_quiet = host.drain, host.next_timer, self._observation.on_quiet
+        fault_at, now = NEVER, host.now
         while True:
-            if not host.drain(MESSAGES_PER_INSTANT_MAX):
-                raise Livelock(f"{MESSAGES_PER_INSTANT_MAX} messages at {host.now:g} s and no end")
-            timer_at, fault_at = host.next_timer(), chaos.next_at
-            at = min(timer_at, fault_at)
-            if at > host.now and not self._gate.under_way(host.now):
-                self._observation.on_quiet(host.now)
-            if at == NEVER:
-                self._observation.on_end(host.now)
+            if not drain(MESSAGES_PER_INSTANT_MAX):
+                raise Livelock(f"{MESSAGES_PER_INSTANT_MAX} messages at {now:g} s and no end")
+            at = timer_at = next_timer()
+            if has_faults:
+                fault_at, now = chaos.next_at, host.now
+                at = min(timer_at, fault_at)
+            if at > now:
+                if not (has_faults and self._gate.under_way(now)):
+                    on_quiet(now)
+                if at == NEVER:
+                    self._observation.on_end(now)
             if at == NEVER or at > until:
                 return
-            if at > host.now:
-                host.now = at
+            if at > now:
+                host.now = now = at
             # Both in the order in which they were due, which may be long ago if the clock leapt.
             if fault_at <= timer_at:
                 chaos.act()

@@ -19,10 +19,8 @@ def payload_of(job: Job) -> list[object] | None:
     return [msgspec.to_builtins(execution) for execution in job.executions]
 
 
-def _recorded(run: Run) -> Execution | None:
-    """How this execution went, if that was recorded; beyond the last it goes as the last one did."""
-    if run.payload is None:
-        return None
+def _recorded(run: Run) -> Execution:
+    """How this execution went, which was recorded; beyond the last it goes as the last one did."""
     return msgspec.convert(run.payload[min(run.attempt, len(run.payload)) - 1], Execution)
 
 
@@ -35,24 +33,22 @@ class ServiceTimes:
     """
 
     def __init__(self, kinds: Mapping[str, Kind], draws: str = "task") -> None:
-        self._kinds = kinds
+        self._samples = {name: kind.service.sample for name, kind in kinds.items()}
         self._by_start = draws == "start"
         self._starts = 0
 
     def seconds(self, run: Run, draw: Draw) -> float:
         """How long the execution that starts now takes."""
-        if (recorded := _recorded(run)) is not None:
-            return recorded.seconds
-        service = self._kinds[run.kind].service
+        if run.payload is not None:
+            return _recorded(run).seconds
         if self._by_start:
             self._starts += 1
-            return service.sample(draw("service", "start", self._starts))
-        return service.sample(draw("service", run.task_id, run.attempt))
+            return self._samples[run.kind](draw("service", "start", self._starts))
+        return self._samples[run.kind](draw("service", run.task_id, run.attempt))
 
     def outcome(self, run: Run, worker: Address) -> Finished:
         """What comes of an execution that is left to end."""
-        recorded = _recorded(run)
-        if recorded is None or recorded.error is None:
+        if run.payload is None or (recorded := _recorded(run)).error is None:
             return Finished(task_id=run.task_id, token=run.token, worker_id=worker, outcome="completed")
         return Finished(
             task_id=run.task_id,

@@ -31,15 +31,15 @@ from actors.trace import (
 )
 from sim.admission import Admission
 from sim.crew import Crew
+from sim.entries import Entry, Shelf
 from sim.lag import SharingJudge
 from sim.leases import Leases
-from sim.picks import Entry, entry_of, put_back_by_hand
 from sim.restrictions import Restrictions
 from sim.retries import Retries
 from sim.violations import Broken
 from sim.waiting import Waiting
 
-__all__ = ["CANCEL", "CONSERVATION", "EXECUTIONS", "FENCING", "HANDLERS", "OLD_TOKENS", "ONE_OUTCOME", "Tasks"]
+__all__ = ["CANCEL", "CONSERVATION", "EXECUTIONS", "FENCING", "OLD_TOKENS", "ONE_OUTCOME", "Tasks"]
 
 CONSERVATION = "I1 conservation"
 FENCING = "I3 fencing"
@@ -65,15 +65,31 @@ class Tasks:
         self.running = 0
         self.ended = 0
         self.removed = 0
-        self._settings = settings
         self._judges = judges
         self._broken = broken
-        self.restrictions = Restrictions(settings, workers)
-        self.waiting = Waiting(settings, self.restrictions, judges, broken)
+        shelves: dict[str, Shelf] = {}
+        self.restrictions = Restrictions(settings, workers, shelves)
+        self.waiting = Waiting(settings, shelves, self.restrictions, judges, broken)
         self.crew = Crew(workers, self.restrictions, table, broken)
         self.admission = Admission(settings, broken)
         self.leases = Leases(settings, broken)
         self._retries = Retries(settings, retried_by_kind, broken)
+        self.handlers: dict[type, Callable[[Any, Entry], None]] = {
+            Admitted: self._admitted,
+            Started: self._started,
+            Extended: self._extended,
+            Completed: self._completed,
+            Retried: self._retried,
+            Recovered: self._recovered,
+            Released: self._released,
+            Requeued: self._requeued,
+            DeadLettered: self._dead_lettered,
+            CancelRequested: self._cancel_requested,
+            Cancelled: self._cancelled,
+            ReportRefused: self._report_refused,
+            Swept: self._swept,
+        }
+        """What to do about each event that is about a task that was admitted."""
 
     def on_end(self, now: float) -> None:
         """Nothing will ever happen again."""
@@ -84,38 +100,39 @@ class Tasks:
 
     # One method an event
 
-    def admitted(self, event: Admitted) -> None:
-        """A task was let in."""
-        if event.task in self.entries:
-            self._broken(CONSERVATION, event.at, f"{event.task} was admitted twice")
-            return
-        entry = self.entries[event.task] = entry_of(event, self._settings.ordering)
+    def admit(self, event: Admitted) -> None:
+        """A task was let in of which nothing was known."""
+        entry = self.entries[event.task] = self.waiting.admit(event)
         if self.admission.bounded:
             self.admission.entered(entry, event.at)
-        self.waiting.add(entry, event.run_after, event.at)
+
+    def _admitted(self, event: Admitted, entry: Entry) -> None:
+        self._broken(CONSERVATION, event.at, f"{event.task} was admitted twice")
 
     def _started(self, event: Started, entry: Entry) -> None:
+        at, worker, token, line = event.at, event.worker, event.token, entry.line
         if entry.state != "waiting":
-            self._broken(_unless_ended(entry), event.at, f"{event.task} was started while {entry.state}")
+            self._broken(_unless_ended(entry), at, f"{event.task} was started while {entry.state}")
             return
-        if event.token <= entry.token:
-            self._broken(FENCING, event.at, f"{event.task} was claimed with token {event.token} after {entry.token}")
+        if token <= entry.token:
+            self._broken(FENCING, at, f"{event.task} was claimed with token {token} after {entry.token}")
         if entry.crashes:
-            self._retries.started(entry, event.at)
-        self.waiting.judge_start(entry, event.worker, event.at, event.task)
-        for invariant, said in self.restrictions.started(event.at, entry.user, entry.kind, event.worker, event.stolen):
-            self._broken(invariant, event.at, f"{event.task}: {said}")
-        # Before it leaves: its turn came while there was work.
+            self._retries.started(entry, at)
+        self.waiting.start(entry, worker, at)
+        for invariant, said in self.restrictions.started(line, worker, event.stolen, at):
+            self._broken(invariant, at, f"{event.task}: {said}")
         for judge in self._judges:
-            judge.started(entry)
-        self.waiting.leave(entry, event.at)
-        entry.state, entry.token, entry.started = "running", event.token, True
+            judge.started(entry, at)
+        # Only now: its turn came while there was work.
+        if not line.shelf.ready:
+            self.waiting.has_none(line.shelf, at)
+        entry.state, entry.token, entry.started = "running", token, True
         entry.executions += 1
         if entry.executions > 1 + entry.max_retries:
-            self._broken(EXECUTIONS, event.at, f"{event.task} ran {entry.executions} times of {1 + entry.max_retries}")
+            self._broken(EXECUTIONS, at, f"{event.task} ran {entry.executions} times of {1 + entry.max_retries}")
         self.running += 1
-        self.leases.started(event, entry)
-        self.crew.started(event.worker, event.task, entry, event.token)
+        self.leases.started(entry, at)
+        self.crew.started(worker, event.task, entry, token)
 
     def _extended(self, event: Extended, entry: Entry) -> None:
         if self._check_owner(event, entry):
@@ -165,8 +182,7 @@ class Tasks:
         entry.troubled = True
         entry.crashes = 0
         entry.token, entry.executions = event.token, event.attempts
-        put_back_by_hand(entry, self._settings.ordering)
-        self._wait(entry, None, event.at)
+        self.waiting.put_back_by_hand(entry, event.at)
 
     def _dead_lettered(self, event: DeadLettered, entry: Entry) -> None:
         if entry.unwanted:
@@ -207,18 +223,21 @@ class Tasks:
 
     def _stop(self, event: Any, entry: Entry) -> bool:
         """The owner is done with it, and its worker free."""
-        if not self._check_owner(event, entry):
+        if (entry.state != "running" or event.token != entry.token) and not self._check_owner(event, entry):
             return False
-        self.leases.heard(event.task, entry, event.at)
+        at = event.at
+        if at > entry.lease_until:
+            self.leases.heard(event.task, entry, at)
         self.crew.stopped(event.worker, event.task)
-        self._stop_running(entry, event.at)
+        self._stop_running(entry, at)
         return True
 
     def _stop_running(self, entry: Entry, at: float) -> None:
         self.running -= 1
-        self.restrictions.ended(entry.user, entry.kind)
+        self.restrictions.ended(entry.line)
+        used = at - entry.started_at
         for judge in self._judges:
-            judge.stopped(entry, at)
+            judge.stopped(entry, at, used)
 
     def _end(self, entry: Entry, state: str) -> None:
         entry.state = state
@@ -247,7 +266,7 @@ class Tasks:
 
     def _wait(self, entry: Entry, run_after: float | None, at: float) -> None:
         if entry.unwanted:
-            self._broken(CANCEL, at, f"{entry.user}#{entry.sequence} waits again though its cancel was acknowledged")
+            self._broken(CANCEL, at, f"{entry.name} waits again though its cancel was acknowledged")
         self.waiting.add(entry, run_after, at)
 
 
@@ -255,21 +274,3 @@ def _unless_ended(entry: Entry) -> str:
     if entry.state == "cancelled" or (entry.state == "ended" and entry.unwanted):
         return CANCEL
     return ONE_OUTCOME if entry.state in ("failed", "ended") else FENCING
-
-
-HANDLERS: dict[type, Callable[..., None]] = {
-    Admitted: Tasks.admitted,
-    Started: Tasks._started,
-    Extended: Tasks._extended,
-    Completed: Tasks._completed,
-    Retried: Tasks._retried,
-    Recovered: Tasks._recovered,
-    Released: Tasks._released,
-    Requeued: Tasks._requeued,
-    DeadLettered: Tasks._dead_lettered,
-    CancelRequested: Tasks._cancel_requested,
-    Cancelled: Tasks._cancelled,
-    ReportRefused: Tasks._report_refused,
-    Swept: Tasks._swept,
-}
-"""What to do about each event that is about a task: with `Tasks`, the event and the entry, but for `Admitted`."""

@@ -47,41 +47,39 @@ class Source:
 
     def start(self, now: float) -> Effects:
         effects = Effects()
-        self._set_timer(effects)
+        effects.timer = NEVER if self._next is None else self._next[0]
         return effects
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
-        effects = Effects()
-        match message:
-            case Wake():
-                self._submit_due(now, effects)
-                self._set_timer(effects)
-            case Accepted() | Refused() | Failed():
-                pass
-            case _:
-                raise TypeError(f"source cannot handle {message!r}")
-        return effects
+        if type(message) is Wake:
+            return self._submit_due(now)
+        if not isinstance(message, (Accepted, Refused, Failed)):
+            raise TypeError(f"source cannot handle {message!r}")
+        return Effects()
 
-    def _submit_due(self, now: float, effects: Effects) -> None:
+    def _submit_due(self, now: float) -> Effects:
         """One user's at a time: as if each had a source of its own, so that a recording is replayed as it was run."""
-        credit = CREDIT
-        user = None if self._next is None else self._next[1].user
-        while self._next is not None and self._next[0] <= now and credit and self._next[1].user == user:
-            credit -= 1
-            effects.send(QUEUE, self._next[1])
-            self._next = next(self._submits, None)
-
-    def _set_timer(self, effects: Effects) -> None:
-        effects.timer = self._next[0] if self._next is not None else NEVER
+        effects = Effects()
+        due, sends = self._next, effects.sends
+        while due is not None and due[0] <= now and len(sends) < CREDIT:
+            submit = due[1]
+            if sends and submit.user != sends[0][1].user:
+                break
+            sends.append((QUEUE, submit))
+            due = next(self._submits, None)
+        self._next = due
+        effects.timer = NEVER if due is None else due[0]
+        return effects
 
 
 def user_submits(scenario: Scenario, user: User) -> Iterator[TimedSubmit]:
     """What a user's arrivals call for, in order of time."""
     costs = {kind.name: kind.cost for kind in scenario.each_kind()}
+    name, whose = user.name, f"{scenario.seed}/{user.name}#"
     for number, (at, _, arrivals) in enumerate(_merged(scenario, user), start=1):
         submit = Submit(
-            id=derived_id(f"{scenario.seed}/{user.name}#{number}", at),
-            user=user.name,
+            id=derived_id(f"{whose}{number}", at),
+            user=name,
             kind=arrivals.kind,
             priority=arrivals.priority,
             cost=costs[arrivals.kind],
@@ -127,4 +125,4 @@ def _merged(scenario: Scenario, user: User) -> Iterator[tuple[float, int, Arriva
         return ((at, number, arrivals) for at in arrivals.times(random, scenario.duration_seconds))
 
     streams = [stream(number, arrivals) for number, arrivals in enumerate(user.arrivals)]
-    return merge(*streams, key=lambda item: item[:2])
+    return streams[0] if len(streams) == 1 else merge(*streams, key=lambda item: item[:2])

@@ -24,6 +24,7 @@ from actors.trace import (
     Extended,
     Recovered,
     Released,
+    Relimited,
     Retried,
     Started,
 )
@@ -53,6 +54,7 @@ from sim.leases import ORPHANS, RECOVERY
 from sim.overtaking import OVERTAKING
 from sim.picks import PICK
 from sim.restarts import ESCALATION
+from sim.restrictions import CONCURRENCY
 from sim.retries import HERD, POISON
 from sim.tasks import CONSERVATION
 from tests.test_metrics import Unreliable
@@ -390,13 +392,13 @@ KEPT: dict[str, tuple[str, list[Step]]] = {
 }
 
 
-def broken_by(steps: list[Step]) -> set[str]:
+def broken_by(steps: list[Step], is_shared: bool = True) -> set[str]:
     """What a ledger finds, with the bounds of the door only where they are the matter."""
     names = [step.task for step in steps if isinstance(step, Admitted)]
     crowded = names in (["alice#1", "bob#2"], ["alice#1", "bob#2", "carol#3"], ["alice#1", "alice#2"])
     table = Table()
     settings = BOUNDED if crowded and not any(isinstance(step, Started) for step in steps) else SETTINGS
-    ledger = Ledger(settings, table, WORKERS, supervision=TREE, retried_by_kind=True)
+    ledger = Ledger(settings, table, WORKERS, supervision=TREE, retried_by_kind=True, is_shared=is_shared)
     for step in steps:
         if isinstance(step, float):
             ledger.on_quiet(step)
@@ -418,6 +420,35 @@ def test_a_broken_invariant_is_found(bug: str) -> None:
 def test_an_invariant_that_was_kept_is_not_taken_for_broken(case: str) -> None:
     invariant, steps = KEPT[case]
     assert invariant not in broken_by(steps)
+
+
+def limited_on_the_way(*before: Step) -> list[Step]:
+    """Two tasks run when their kind is held to two at a time; then there may be this, and one more is started."""
+    return [
+        *(admitted(f"alice#{number}") for number in (1, 2, 3)),
+        started("alice#1"),
+        started("alice#2", worker="worker/2"),
+        Relimited(1.0, "work", None, None, 2),
+        *before,
+        started("alice#3", 3.0),
+    ]
+
+
+def test_what_ran_before_a_limit_counts_against_it() -> None:
+    assert broken_by(limited_on_the_way()) == {CONCURRENCY, ORPHANS, RECOVERY}
+    assert CONCURRENCY not in broken_by(limited_on_the_way(completed("alice#1", 2.0)))
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_virtual_time_may_not_go_back_for_a_lone_user_either(is_shared: bool) -> None:
+    assert VIRTUAL_TIME in broken_by(two_backlogs("alice#1", "alice#2", virtual=(1.0, 0.5)), is_shared)
+    assert VIRTUAL_TIME not in broken_by(two_backlogs("alice#1", "alice#2", virtual=(1.0, 1.0)), is_shared)
+
+
+def test_a_lone_user_has_no_share_to_be_ahead_of() -> None:
+    ahead = two_backlogs("alice#1", "alice#2", "alice#3", virtual=(0.0, 1.0, 2.0))
+    assert LAG in broken_by(ahead)
+    assert LAG not in broken_by(ahead, is_shared=False)
 
 
 # Whole runs of a runtime with a mistake in it

@@ -162,6 +162,15 @@ def test_batch_boundaries_do_not_matter(count: int, pauses: set[int]) -> None:
     assert (writer.sha256(), output.getvalue()) == tuple(reversed(written(numbered(count))))
 
 
+def test_events_may_be_handed_in_one_by_one_or_several_at_a_time() -> None:
+    output, items = io.BytesIO(), numbered(7)
+    writer = TraceWriter(output)
+    writer.write_all(items[:3])
+    writer.write(items[3])
+    writer.write_all(items[4:])
+    assert (writer.sha256(), output.getvalue()) == tuple(reversed(written(items)))
+
+
 def test_an_error_text_that_is_not_unicode_is_written_all_the_same() -> None:
     # What an exception says can hold half a surrogate pair, from a file's name for one; the trace must survive it.
     event = ActorRestarted(0.0, "shard/alice", "ValueError: no file \udcff")
