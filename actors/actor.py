@@ -18,6 +18,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any, Protocol
 
+import msgspec
+
 from actors.messages import ANSWERS, Address, Failed
 from actors.table import Notes, Record
 from actors.trace import Event
@@ -55,7 +57,7 @@ def keyed_draw(seed: int) -> Draw:
     return draw
 
 
-class Effects:
+class Effects(msgspec.Struct, gc=False):
     """Everything that one message made a core want done.
 
     >>> effects = Effects()
@@ -64,19 +66,16 @@ class Effects:
     [('queue', 'hello')]
     """
 
-    __slots__ = ("events", "held", "records", "sends", "timer")
-
-    def __init__(self) -> None:
-        self.sends: list[tuple[Address, Any]] = []
-        """Messages to post now."""
-        self.held: list[tuple[Address, Any]] = []
-        """Messages to post once the records are safe."""
-        self.records: list[Record] = []
-        """What the table must hold from now on."""
-        self.events: list[Event] = []
-        """What happened."""
-        self.timer: float | None = None
-        """When to be woken: a time, NEVER, or None to leave the timer as it is."""
+    sends: list[tuple[Address, Any]] = []
+    """Messages to post now."""
+    held: list[tuple[Address, Any]] = []
+    """Messages to post once the records are safe."""
+    records: list[Record] = []
+    """What the table must hold from now on."""
+    events: list[Event] = []
+    """What happened."""
+    timer: float | None = None
+    """When to be woken: a time, NEVER, or None to leave the timer as it is."""
 
     def send(self, receiver: Address, message: Any) -> None:
         """Post this now."""
@@ -93,8 +92,8 @@ class Effects:
 
     def keep(self, notes: Notes) -> "Effects":
         """Take over what was written into the notes; hand back these effects."""
-        if (noted := notes.drain()) is not None:
-            self.records.append(noted)
+        if notes.written:
+            self.records.append(notes.hand_over())
         return self
 
 

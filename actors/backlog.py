@@ -12,11 +12,11 @@ from collections.abc import Callable, Container, Iterator
 
 from actors.actor import NEVER
 from actors.config import Settings
-from actors.lanes import KindLanes, Lane, Lanes, lanes_in
+from actors.lanes import KindLanes, Lane, lanes_in
 from actors.messages import Head
 from actors.policies.ordering import Arrival
 from actors.table import Notes
-from actors.task import Priority, Task
+from actors.task import CRITICAL, Task
 
 __all__ = ["Backlog"]
 
@@ -64,7 +64,7 @@ class Backlog:
     @property
     def empty(self) -> bool:
         """Whether nothing waits, once that has been told."""
-        return not (self._ordinary.by_kind or self._critical.by_kind or self._delayed)
+        return not (self._ordinary.by_kind or self._critical.by_kind or self._delayed.live)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -89,7 +89,7 @@ class Backlog:
         if task.run_after is not None and task.run_after > now:
             self._delayed.forget()
         else:
-            lanes = self._lanes_of(task)
+            lanes = self._critical if task.priority is CRITICAL else self._ordinary
             lanes.forget(task)
             self._left(task.kind, lanes.count(task.kind))
         self.forget(task)
@@ -109,7 +109,7 @@ class Backlog:
 
     def wakes_at(self) -> float:
         """When the next task gets ready or expires, or NEVER."""
-        if not self._delayed and not self._expiring:
+        if not (self._delayed.live or self._expiring.live):
             return NEVER
         delayed, expiring = self._delayed.first(), self._expiring.first()
         due_at: float = delayed[0] if delayed is not None else NEVER
@@ -133,7 +133,7 @@ class Backlog:
         if lane is None:
             return None
         task = lane.pop()
-        self._left(task.kind, len(lane))
+        self._left(task.kind, lane.live)
         return task
 
     def _choose(self, kinds: Container[str], now: float) -> Lane | None:
@@ -142,8 +142,10 @@ class Backlog:
         The burst counts critical tasks that went before another this worker could have had, and ends when another
         starts or none waits for anybody. A worker that has no other to choose from neither adds to it nor ends it.
         """
-        critical = self._critical.best(kinds, now) if self._critical.by_kind else None
         ordinary = self._ordinary.best(kinds, now)
+        if not (self._critical.by_kind or self._burst):
+            return ordinary
+        critical = self._critical.best(kinds, now)
         burst_max = self._settings.critical_burst
         if ordinary is not None and (critical is None or (burst_max is not None and self._burst >= burst_max)):
             self._set_burst(0)
@@ -198,7 +200,7 @@ class Backlog:
     # Shared by the above
 
     def _make_ready(self, task: Task) -> None:
-        self._lanes_of(task).push(task)
+        (self._critical if task.priority is CRITICAL else self._ordinary).push(task)
         if self._follows_counts or task.kind not in self._told:
             self.changed[task.kind] = None
 
@@ -206,6 +208,3 @@ class Backlog:
         """A task of this kind is ready no more, and so many are left in its lanes."""
         if self._follows_counts or not left:
             self.changed[kind] = None
-
-    def _lanes_of(self, task: Task) -> Lanes:
-        return self._critical if task.priority is Priority.CRITICAL else self._ordinary

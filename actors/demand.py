@@ -12,8 +12,7 @@ behind it, and it costs nobody anything.
 
 import math
 from collections.abc import Iterable, Mapping
-
-import attrs
+from typing import NamedTuple
 
 from actors.actor import NEVER
 from actors.config import Settings
@@ -32,8 +31,7 @@ from actors.table import Notes
 __all__ = ["Choice", "Demand"]
 
 
-@attrs.frozen
-class Choice:
+class Choice(NamedTuple):
     """Whose turn it is, and what of theirs may be started."""
 
     user: str
@@ -143,7 +141,7 @@ class Demand:
         """
         user = self._users.get(ready.user) or self._user(ready.user)
         known = self._kinds.known
-        stale = self._looks_closely or user.gauge.limit.holds
+        stale = self._looks_closely or user.gauge.held
         for kind, count in ready.counts.items():
             before = user.counts.get(kind, 0)
             if not (before and count):
@@ -172,16 +170,17 @@ class Demand:
 
     def choose(self, worker_class: WorkerClass, now: float, lots: Lots) -> Choice | None:
         """Who a worker of this class should serve now, or None. Changes nothing."""
-        if EVERYTHING in self._restraints.paused or self._everything.free_at() > now:
+        if EVERYTHING in self._restraints.paused or (self._everything.held and self._everything.free_at() > now):
             return None
         runs, known = self._places.runs[worker_class], self._kinds.known
         for view in self._places.classes[worker_class]:
             turns: dict[str, str] = {}
             for kind, slot in view.slots.items():
-                if kind in runs and known[kind].gauge.free_at() <= now:
-                    user = slot.pick(lots)
-                    if user is not None:
-                        turns[kind] = user
+                if kind not in runs or ((gauge := known[kind].gauge).held and gauge.free_at() > now):
+                    continue
+                user = slot.pick(lots)
+                if user is not None:
+                    turns[kind] = user
             if turns:
                 return self._offer(view, worker_class, turns)
         return None
@@ -192,7 +191,7 @@ class Demand:
         Kinds it is not known to have are offered too: a better task may have come whose word is still under way.
         """
         if len(turns) == 1:
-            ((_, best),) = turns.items()
+            (best,) = turns.values()
         else:
             best = min(turns.items(), key=lambda turn: (self._rank(view, *turn), turn[1]))[1]
         offer = self._offers.get(worker_class)
@@ -212,7 +211,7 @@ class Demand:
 
     def wakes_at(self, now: float) -> float:
         """When a limit that holds something back opens by itself, or NEVER."""
-        if self._everything.bucket is None and not self._kinds.limited and not self._throttled:
+        if self._everything.bucket is None and not self._kinds.limited and not self._throttled.names:
             return NEVER
         times = [self._everything.free_at()] if self._waiting else []
         times += [kind.gauge.free_at() for kind in self._kinds.limited.values() if kind.waiting]
@@ -222,6 +221,8 @@ class Demand:
 
     def refill(self, now: float) -> None:
         """Users that have a permit again by now are back."""
+        if not self._throttled.names:
+            return
         while (first := self._throttled.first()) is not None and first[0] <= now:
             self._throttled.discard(first[1])
             self.reindex_user(first[1], now)
@@ -286,7 +287,7 @@ class Demand:
             found.account.charge(name, cost, now)
         if not self._only_raises:
             self._places.refresh(name)
-        if user.gauge.limit.holds:
+        if user.gauge.held:
             self.reindex_user(name, now)
 
     def settle(self, name: str, kind: str, difference: float, now: float) -> None:
@@ -308,7 +309,7 @@ class Demand:
             found.account.correct(name, difference, now)
         if difference < 0 or not self._only_raises:
             self._places.refresh(name)
-        if user.gauge.limit.holds or not user.counts:
+        if user.gauge.held or not user.counts:
             self.reindex_user(name, now)
         if not found.waiting and kind not in self._places.handled:
             self._kinds.forget(kind)
@@ -391,7 +392,7 @@ class Demand:
             if eligible and self._open_kind(kind) and any(kind in view.kinds for view in user.views)
         }
         self._activate(user, servable, now)
-        if kinds is None or user.gauge.limit.holds:
+        if kinds is None or user.gauge.held:
             kinds = user.placed | user.counts.keys()
         for kind in kinds:
             self._place(user, kind, kind in servable)
@@ -426,9 +427,9 @@ class Demand:
             self._kinds.forget(kind)
 
     def _eligible(self, user: _User, now: float) -> bool:
-        if self._throttled:
+        if self._throttled.names:
             self._throttled.discard(user.name)
-        if not user.gauge.limit.holds and not self._restraints.paused:
+        if not user.gauge.held and not self._restraints.paused:
             return bool(user.counts)
         if not user.counts or user_key(user.name) in self._restraints.paused:
             return False

@@ -103,7 +103,7 @@ class Engine:
         self._cancel_grace_seconds = cancel_grace_seconds
         self._threads = threads
         self._failures = FailureLog()
-        self._sinks: tuple[Sink, ...] = (self.meter.on_event,)
+        self._sinks: tuple[Sink, ...] = ()
         self._streams: WeakSet[EventStream] = WeakSet()
         self._asks = 0
         self._asked: dict[Address, Asked] = {}
@@ -261,7 +261,8 @@ class Engine:
                 self.time.tell(sender, receiver, message)
         else:
             self.time.tell(sender, receiver, message)
-        self._look()
+        if self._awaited:
+            self._look()
 
     def _undeliver(self, sender: Address, receiver: Address, message: Any) -> None:
         self.host.undelivered.append((sender, receiver, message))
@@ -270,8 +271,10 @@ class Engine:
     # What happens
 
     def _observe(self, event: Event) -> None:
-        for sink in self._sinks:
-            sink(event)
+        self.meter.on_event(event)
+        if self._sinks:
+            for sink in self._sinks:
+                sink(event)
         if type(event) in FAILURES:
             self._failures.log(event)
         if self._awaited:

@@ -60,6 +60,9 @@ class HandlerExecutor:
         self._threads = threads
         self._send, self._receive = trio.open_memory_channel[Run](1)
         self._scope = trio.CancelScope()
+        self._scope_used = False
+        """Whether it was cancelled: to ask the scope itself takes a look at the clock."""
+        self._current_time = trio.lowlevel.current_clock().current_time
         self._run: Run | None = None
         """The run that was given and has not been reported."""
         self._executing = False
@@ -102,7 +105,7 @@ class HandlerExecutor:
         elif self._in_thread:
             return stopped(self._worker, run)
         else:
-            self._scope.cancel()
+            self._cancel()
         return None
 
     @property
@@ -113,10 +116,14 @@ class HandlerExecutor:
         """Nobody waits any more for what is going on, and all of it ends but a thread; whether one is left behind by this."""
         leaves_thread = self._in_thread and not self._abandoned
         self._abandoned = self._unwanted = True
-        self._scope.cancel()
+        self._cancel()
         if self._context is not None:
             self._context.stop()
         return leaves_thread
+
+    def _cancel(self) -> None:
+        self._scope_used = True
+        self._scope.cancel()
 
     # The task
 
@@ -140,6 +147,7 @@ class HandlerExecutor:
         """Execute runs until one is told to stop."""
         said = None
         try:
+            self._scope_used = False
             with trio.CancelScope() as self._scope:
                 await self._serve_until_stopped(clean)
         except BaseException as error:
@@ -154,7 +162,7 @@ class HandlerExecutor:
     async def _serve_until_stopped(self, clean: ContextVars) -> None:
         yields_at = -math.inf
         # Whether or not the last run ended by itself: a scope that was cancelled is used up.
-        while not self._scope.cancel_called:
+        while not self._scope_used:
             if copy_context() != clean:
                 trio.lowlevel.current_task().context = clean.copy()
                 await trio.lowlevel.checkpoint()
@@ -162,11 +170,11 @@ class HandlerExecutor:
                 run = self._receive.receive_nowait()
             except trio.WouldBlock:
                 run = await self._receive.receive()
-                yields_at = trio.current_time() + _YIELD_SECONDS
+                yields_at = self._current_time() + _YIELD_SECONDS
             self._over(await self._execute(run))
-            if trio.current_time() > yields_at:
+            if self._current_time() > yields_at:
                 await trio.lowlevel.checkpoint()
-                yields_at = trio.current_time() + _YIELD_SECONDS
+                yields_at = self._current_time() + _YIELD_SECONDS
 
     def _over(self, said: Finished) -> None:
         self._run = self._context = None

@@ -32,6 +32,8 @@ _NOTHING = Effects()
 class Asked:
     """An actor that waits for one answer, on behalf of somebody who is not an actor."""
 
+    __slots__ = ("__weakref__", "_answered", "answer")
+
     passive = False
 
     def __init__(self) -> None:
@@ -68,6 +70,8 @@ class Asked:
 
     def result(self) -> Any:
         """The answer that is there; raises what it says went wrong."""
+        if type(self.answer) is Accepted:
+            return self.answer
         match self.answer:
             case Failed(receiver=receiver, error=said):
                 raise EvenhandError(f"{receiver} could not do it: {said}")

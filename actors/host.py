@@ -1,8 +1,8 @@
 """The host: one mailbox and one loop that runs many actors.
 
-A mailbox is a trio memory channel. What goes through it is what an actor had to say at one time: its address, and messages
-with their receivers, in order. Messages to actors on the same host go through that same channel with `send_nowait`, so the
-whole way of a task costs no task switch. Whoever drives the
+A mailbox is a trio memory channel. What goes through it is a *round*: all that was said while the round before it was
+handled, in order, a post for each actor that had something to say at one time. Messages to actors on the same host go
+through that same channel with `send_nowait`, so the whole way of a task costs no task switch. Whoever drives the
 host calls `drain` until nothing is under way, then moves `now` and calls `fire`. So timers fire only when the mailbox is
 empty: after a stall nobody's lease is expired while the beat that saves it still waits to be read.
 
@@ -13,9 +13,11 @@ repeat it (faults), `journal` is given each batch of records with the sends that
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any, NoReturn, Protocol
 
 import attrs
 import trio
@@ -42,6 +44,9 @@ Envelope = tuple[Address, Address, Any]
 
 Post = tuple[Address, Sequence[tuple[Address, Any]]]
 """What an actor had to say at one time: sender, and messages with their receivers. Plain tuples, because there are many."""
+
+Round = list[Post]
+"""What was said while the round before it was handled."""
 
 
 class Gate(Protocol):
@@ -127,25 +132,30 @@ class Host:
         self.delivered_count = 0
         """Messages handled or attempted, timers included."""
         self.mailbox_peak = 0
-        """The most posts that were under way at once."""
+        """The most posts that were in one round."""
         self._draw = draw
         self._observe = observe
         self._gate = gate
         self._journal = journal
         self._order = order
         self._limits = limits
+        self._mailbox_max = limits.mailbox_max
         self._cores: dict[Address, Core] = {}
         self._builders: dict[Address, Callable[[], Core]] = {}
         self._on_demand: dict[str, Callable[[str], Core]] = {}
         self._passive: OrderedDict[Address, None] = OrderedDict()
         self._supervision = Supervision(supervision)
         self._timers: dict[Address, float] = {}
+        self._due: set[Address] = set()
+        """Whose timers were due when they were set, and are not in the heap: most of them are gone before they fire."""
         self._timer_heap: list[tuple[float, Address, int, Address | Envelope]] = []
         self._timer_heap_max = _TIMER_HEAP_MIN
         self._timer_count = 0
-        self._send, self._receive = trio.open_memory_channel[Post](limits.mailbox_max)
-        self._posts = 0
-        """How many there are in the mailbox: asking it would be an exception each time that it is empty."""
+        self._send, self._receive = trio.open_memory_channel[Round](1)
+        self._said: Round = []
+        """The next round, which goes into the mailbox when this one is over."""
+        self._round: Iterator[Post] = iter(())
+        """What is left of this one."""
 
     # Who is here
 
@@ -182,43 +192,62 @@ class Host:
 
     def post(self, sender: Address, receiver: Address, message: Any) -> None:
         """Put a message into the mailbox."""
-        self._put((sender, ((receiver, message),)))
+        if len(self._said) >= self._mailbox_max:
+            self._overflow(receiver, message)
+        self._said.append((sender, ((receiver, message),)))
 
     def drain(self, messages_max: int | None = None) -> bool:
         """Handle messages until none is under way, or at least `messages_max` were handled; False if some are left."""
-        receive, cores = self._receive.receive_nowait, self._cores
         stop_at = math.inf if messages_max is None else self.delivered_count + messages_max
         if self._order is not None:
             return self._drain_in_order(self._order, stop_at)
-        while self._posts and self.delivered_count < stop_at:
-            self._posts -= 1
-            sender, sends = receive()
+        while True:
+            if not self._handle_round(stop_at):
+                return False
+            if not self._said:
+                return True
+            self._round = iter(self._next_round())
+
+    def _next_round(self) -> Round:
+        """Through the mailbox, as everything goes that is said here."""
+        self._send.send_nowait(self._said)
+        if len(self._said) > self.mailbox_peak:
+            self.mailbox_peak = len(self._said)
+        self._said = []
+        return self._receive.receive_nowait()
+
+    def _handle_round(self, stop_at: float) -> bool:
+        """Handle what is left of this round; False if that was to stop before its end, or before the next one."""
+        cores, now, draw, apply = self._cores, self.now, self._draw, self._apply
+        deliver = self._deliver if self._gate is None else partial(self._deliver_through_gate, self._gate)
+        is_plain = self._gate is None
+        for post in self._round:
+            if self.delivered_count >= stop_at:
+                self._round = chain((post,), self._round)
+                return False
+            sender, sends = post
             for receiver, message in sends:
-                if self._gate is not None:
-                    self._deliver_through_gate(self._gate, (sender, receiver, message))
-                    continue
-                # As `_deliver`, which is for what comes one at a time.
-                self.delivered_count += 1
-                core = cores.get(receiver)
-                if core is None and (core := self._activated((sender, receiver, message))) is None:
-                    continue
-                try:
-                    effects = core.handle(message, self.now, self._draw)
-                except Exception as error:
-                    self._contain((sender, receiver, message), error)
-                    continue
-                self._apply(receiver, effects)
-                if core.passive:
-                    self._rest(receiver)
-        return not self._posts
+                if is_plain and (core := cores.get(receiver)) is not None:
+                    # As `_deliver`, without the call.
+                    self.delivered_count += 1
+                    try:
+                        effects = core.handle(message, now, draw)
+                    except Exception as error:
+                        self._contain((sender, receiver, message), error)
+                        continue
+                    apply(receiver, effects)
+                    if core.passive:
+                        self._rest(receiver)
+                else:
+                    deliver((sender, receiver, message))
+        return not self._said or self.delivered_count < stop_at
 
     def _drain_in_order(self, order: Order, stop_at: float) -> bool:
-        while self._posts or len(order):
-            while self._posts:
-                self._posts -= 1
-                sender, sends = self._receive.receive_nowait()
-                for receiver, message in sends:
-                    order.put((sender, receiver, message))
+        while self._said or len(order):
+            if self._said:
+                for sender, sends in self._next_round():
+                    for receiver, message in sends:
+                        order.put((sender, receiver, message))
             if self.delivered_count >= stop_at:
                 return False
             if self._gate is not None:
@@ -229,6 +258,9 @@ class Host:
 
     def next_timer(self) -> float:
         """When the next timer is due, or NEVER."""
+        if self._due:
+            # They were due when they were set, so whatever lies in the heap, something is due.
+            return min(self._timers[address] for address in self._due)
         heap = self._timer_heap
         while heap:
             at, _, _, target = heap[0]
@@ -239,6 +271,9 @@ class Host:
 
     def fire(self) -> None:
         """Let the first timer that is due by `now` take effect. The mailbox must be empty."""
+        while self._due:
+            address = self._due.pop()
+            self._push_timer(self._timers[address], address, address)
         if self.next_timer() > self.now:
             return
         _, _, _, target = heappop(self._timer_heap)
@@ -258,16 +293,9 @@ class Host:
 
     # How a message is handled
 
-    def _put(self, post: Post) -> None:
-        try:
-            self._send.send_nowait(post)
-        except trio.WouldBlock:
-            receiver, message = post[1][0]
-            held, name = self._limits.mailbox_max, type(message).__name__
-            raise MailboxFull(f"the mailbox holds {held} messages, no room for {name} to {receiver}") from None
-        self._posts += 1
-        if self._posts > self.mailbox_peak:
-            self.mailbox_peak = self._posts
+    def _overflow(self, receiver: Address, message: Any) -> NoReturn:
+        name = type(message).__name__
+        raise MailboxFull(f"the mailbox holds {self._mailbox_max} messages, no room for {name} to {receiver}")
 
     def _deliver_through_gate(self, gate: Gate, envelope: Envelope) -> None:
         try:
@@ -298,16 +326,18 @@ class Host:
 
     def _apply(self, address: Address, effects: Effects) -> None:
         if effects.records:
-            for record in effects.records:
-                self.table.apply(record)
+            self.table.apply_all(effects.records)
         for event in effects.events:
             self._observe(event)
         sends = effects.sends
-        if self._journal is None:
+        if effects.held and self._journal is None:
             # Nothing waits for anything.
             sends += effects.held
         if sends:
-            self._put((address, sends))
+            said = self._said
+            if len(said) >= self._mailbox_max:
+                self._overflow(*sends[0])
+            said.append((address, sends))
         if self._journal is not None and (effects.held or effects.records):
             self._commit(self._journal, address, effects)
         if effects.timer is not None:
@@ -427,9 +457,14 @@ class Host:
             at = self._gate.timer(address, at, self.now)
         if at == NEVER:
             self._timers.pop(address, None)
+            self._due.discard(address)
         elif self._timers.get(address) != at:
             self._timers[address] = at
-            self._push_timer(at, address, address)
+            if at <= self.now:
+                self._due.add(address)
+            else:
+                self._due.discard(address)
+                self._push_timer(at, address, address)
 
     def _push_timer(self, at: float, address: Address, target: Address | Envelope) -> None:
         """Ties are broken by address, so that a restart, which sets its timers anew, changes no order."""

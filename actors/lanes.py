@@ -35,16 +35,16 @@ class Lane:
     (True, 1, 1.0)
     """
 
-    __slots__ = ("_entries", "_is_live", "_live")
+    __slots__ = ("_entries", "_is_live", "live")
 
     def __init__(self, is_live: Callable[[Task], bool]) -> None:
         self._is_live = is_live
         self._entries: list[Entry] = []
-        self._live = 0
+        self.live = 0
+        """How many live tasks there are."""
 
     def __len__(self) -> int:
-        """How many live tasks there are."""
-        return self._live
+        return self.live
 
     @property
     def entries(self) -> int:
@@ -54,20 +54,20 @@ class Lane:
     @property
     def health(self) -> float:
         """Live entries as a part of all; 1 when empty."""
-        return self._live / len(self._entries) if self._entries else 1.0
+        return self.live / len(self._entries) if self._entries else 1.0
 
     def push(self, key: Any, task: Task) -> None:
         """Put a task in its place."""
         heappush(self._entries, (key, task.order_at, task.sequence, task.token, task))
-        self._live += 1
+        self.live += 1
 
     def first(self) -> Entry | None:
         """The entry of the task that comes first, or None. Drops the dead ones before it."""
         entries = self._entries
-        if not self._live:
+        if not self.live:
             entries.clear()
             return None
-        if len(entries) > self._live:
+        if len(entries) > self.live:
             while not self._is_live(entries[0][-1]):
                 heappop(entries)
         return entries[0]
@@ -80,16 +80,13 @@ class Lane:
     def pop(self) -> Task:
         """Remove the task that `first` has just shown, and hand it over."""
         task = heappop(self._entries)[-1]
-        self._leave()
+        self.forget()
         return task
 
     def forget(self) -> None:
-        """One of the tasks is live no more; its entry is skipped when it comes up, or swept with many others."""
-        self._leave()
-
-    def _leave(self) -> None:
-        self._live -= 1
-        if len(self._entries) > 2 * self._live + _COMPACT_MIN:
+        """One of the tasks is live no more; its entry, if there is one, is skipped when it comes up, or swept with many."""
+        self.live -= 1
+        if len(self._entries) > 2 * self.live + _COMPACT_MIN:
             self._entries = [entry for entry in self._entries if self._is_live(entry[-1])]
             heapify(self._entries)
 
@@ -140,7 +137,7 @@ class KindLanes:
     def count(self, kind: str) -> int:
         """How many tasks of this kind there are."""
         lane = self.by_kind.get(kind)
-        return len(lane) if lane is not None else 0
+        return lane.live if lane is not None else 0
 
     def drop(self, kind: str) -> None:
         """This kind has no task left: neither does it need a lane."""

@@ -102,12 +102,14 @@ class Bucket:
 class Gauge:
     """A limit and how far it is used."""
 
-    __slots__ = ("bucket", "key", "limit", "running")
+    __slots__ = ("bucket", "held", "key", "limit", "running")
 
     def __init__(self, key: str, limit: Limit, noted: tuple[float, int, float] | None = None) -> None:
         self.key = key
         """Whose limit it is."""
         self.limit = limit
+        self.held = limit.holds
+        """Whether it limits anything."""
         self.running = 0
         self.bucket: Bucket | None = None
         if limit.rate_limit is not None:
@@ -135,3 +137,4 @@ class Gauge:
         elif self.bucket.rate != limit.rate_limit:
             self.bucket = self.bucket.at_rate(limit.rate_limit, now)
         self.limit = limit
+        self.held = limit.holds

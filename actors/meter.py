@@ -1,13 +1,17 @@
 """The meter: counts what happens, and how long tasks waited, at little cost.
 
+Events are only put down when they happen, and counted a thousand at a time, or when somebody asks.
+
 Every event is counted by its type. Waits go into a histogram whose buckets are an eighth of a doubling wide, so that a
 percentile is right to within a twentieth; it and the counts of the last minutes come in windows of a minute, of which the
 last five are kept: "the last minutes" are the last four, and as much of the fifth as the current one is not over yet.
 """
 
 import math
-from collections import deque
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import get_args
 
 import attrs
@@ -18,6 +22,9 @@ __all__ = ["Meter", "NeverRan", "WaitHistogram"]
 
 WINDOW_SECONDS = 60.0
 WINDOWS = 5
+
+_COUNTED_AT_ONCE = 1_000
+_at = attrgetter("at")
 
 _SMALLEST_SECONDS = 1e-6
 _BUCKETS_PER_DOUBLING = 8
@@ -82,28 +89,28 @@ class Meter:
 
     def __init__(self, now: float) -> None:
         self.began_at = now
-        self.counts: dict[type, int] = dict.fromkeys((*get_args(Event), NeverRan), 0)
-        """How many events of each type there were."""
-        self._windows: deque[_Window] = deque([_Window(now, dict(self.counts))], maxlen=WINDOWS)
+        self._counts: Counter[type] = Counter(dict.fromkeys((*get_args(Event), NeverRan), 0))
+        self._windows: deque[_Window] = deque([_Window(now, dict(self._counts))], maxlen=WINDOWS)
         self._waits = self._windows[-1].waits
         self._turns_at = now + WINDOW_SECONDS
+        self._uncounted: list[Event] = []
+
+    @property
+    def counts(self) -> Mapping[type, int]:
+        """How many events of each type there were."""
+        self._count_all()
+        return self._counts
 
     def on_event(self, event: Event) -> None:
         """Something happened."""
-        if event.at >= self._turns_at:
-            self._turn(event.at)
-        kind = type(event)
-        self.counts[kind] += 1
-        if kind is Started:
-            if event.waited_seconds is not None:  # type: ignore[union-attr]
-                self._waits.add(event.waited_seconds)  # type: ignore[union-attr]
-        elif kind is DeadLettered and event.worker is None:  # type: ignore[union-attr]
-            self.counts[NeverRan] += 1
+        self._uncounted.append(event)
+        if len(self._uncounted) >= _COUNTED_AT_ONCE:
+            self._count_all()
 
     def recent(self, now: float, *kinds: type) -> int:
         """How many events of these types there were in the last minutes."""
         self._turn_if_due(now)
-        return sum(self.counts[kind] - self._windows[0].counts[kind] for kind in kinds)
+        return sum(self._counts[kind] - self._windows[0].counts[kind] for kind in kinds)
 
     def completed_per_second(self, now: float) -> float:
         """How many tasks were completed a second, over the last minutes."""
@@ -115,7 +122,27 @@ class Meter:
         self._turn_if_due(now)
         return WaitHistogram.together(window.waits for window in self._windows).percentile(part)
 
+    def _count_all(self) -> None:
+        """Each in the window of its time; events come in order."""
+        while (events := self._uncounted) and events[-1].at >= self._turns_at:
+            rest = bisect_left(events, self._turns_at, key=_at)
+            self._count(events[:rest])
+            del events[:rest]
+            self._turn(events[0].at)
+        self._count(events)
+        events.clear()
+
+    def _count(self, events: list[Event]) -> None:
+        self._counts.update(map(type, events))
+        for event in events:
+            if type(event) is Started:
+                if event.waited_seconds is not None:
+                    self._waits.add(event.waited_seconds)
+            elif type(event) is DeadLettered and event.worker is None:
+                self._counts[NeverRan] += 1
+
     def _turn_if_due(self, now: float) -> None:
+        self._count_all()
         if now >= self._turns_at:
             self._turn(now)
 
@@ -123,6 +150,6 @@ class Meter:
         """Begin a new window; after a pause of several, the empty ones between too, each in its time."""
         over = int((now - self._turns_at) // WINDOW_SECONDS)
         for number in range(max(0, over + 1 - WINDOWS), over + 1):
-            self._windows.append(_Window(self._turns_at + number * WINDOW_SECONDS, dict(self.counts)))
+            self._windows.append(_Window(self._turns_at + number * WINDOW_SECONDS, dict(self._counts)))
         self._waits = self._windows[-1].waits
         self._turns_at = self._windows[-1].began_at + WINDOW_SECONDS

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors.task import Attempt, Cause, Change, Status, Task, next_status
+from actors.task import IN_PROGRESS, Attempt, Cause, Change, Task, next_status
 
 __all__ = [
     "cancel",
@@ -25,12 +25,14 @@ __all__ = [
     "retry",
 ]
 
+_CLAIM, _COMPLETE = Change.CLAIM, Change.COMPLETE
+
 
 def claim(task: Task, worker_id: str, lease_seconds: float, now: float) -> Task:
     """A worker owns the task until its lease ends: a new token, one more attempt."""
     return replace(
         task,
-        status=next_status(task.status, Change.CLAIM),
+        status=next_status(task.status, _CLAIM),
         token=task.token + 1,
         attempts=task.attempts + 1,
         worker_id=worker_id,
@@ -51,7 +53,7 @@ def complete(task: Task, result: Any, now: float) -> Task:
     """The owner's result is accepted; final."""
     return replace(
         task,
-        status=next_status(task.status, Change.COMPLETE),
+        status=next_status(task.status, _COMPLETE),
         result=result,
         history=_with_attempt(task, "completed", None, now),
         completed_at=now,
@@ -173,9 +175,10 @@ def _with_attempt(
     task: Task, outcome: str, error: str | None, now: float, traceback: str | None = None
 ) -> tuple[Attempt, ...]:
     """The history, with the execution that ends now if there is one."""
-    if task.status is not Status.IN_PROGRESS:
+    if task.status is not IN_PROGRESS:
         return task.history
     assert task.worker_id is not None and task.started_at is not None, "a running task has an owner"
-    when = (task.started_at, now)
-    attempt = Attempt(task.attempts, task.token, task.worker_id, *when, outcome, error, task.requeues, traceback)
-    return (*task.history, attempt)
+    attempt = Attempt(
+        task.attempts, task.token, task.worker_id, task.started_at, now, outcome, error, task.requeues, traceback
+    )
+    return (*task.history, attempt) if task.history else (attempt,)

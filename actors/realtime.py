@@ -34,7 +34,8 @@ class RealTime:
 
     def __init__(self, host: Host, wall_clock: Callable[[], float] = time.time, not_before: float = 0.0) -> None:
         self._host = host
-        self._offset = max(wall_clock(), not_before) - trio.current_time()
+        self._current_time = trio.lowlevel.current_clock().current_time
+        self._offset = max(wall_clock(), not_before) - self._current_time()
         self._driving = False
         self._alarm = trio.CancelScope()
         self._alarm_at = math.inf
@@ -43,7 +44,7 @@ class RealTime:
 
     def now(self) -> float:
         """The time that actors see."""
-        return trio.current_time() + self._offset
+        return self._current_time() + self._offset
 
     @property
     def failed(self) -> bool:
@@ -69,7 +70,7 @@ class RealTime:
             return
         self._driving = True
         try:
-            self._host.now = trio.current_time() + self._offset
+            self._host.now = self._current_time() + self._offset
             self._drain()
             if (at := self._host.next_timer()) < self._alarm_at:
                 self._set_alarm(at)

@@ -12,9 +12,7 @@ an answer that crossed a newer run is stale, whatever its epoch.
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from actors.actor import NEVER, Draw, Effects
 from actors.config import Settings
@@ -47,15 +45,14 @@ from actors.policies.stealing import Lots
 from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.standing import Standing
 from actors.table import Notes, Table
-from actors.task import Status
+from actors.task import IN_PROGRESS
 from actors.trace import Paused, Reachable, Relimited, Resumed, Reweighted, Unreachable
 from actors.validators import number_fault, user_name_fault
 
 __all__ = ["Scheduler"]
 
 
-@attrs.frozen
-class _OpenGrant:
+class _OpenGrant(NamedTuple):
     number: int
     worker_id: Address
     user: str
@@ -129,17 +126,17 @@ class Scheduler:
         handler = _HANDLERS.get(type(message))
         if handler is None:
             raise TypeError(f"scheduler cannot handle {message!r}")
-        effects = Effects()
+        effects, demand = Effects(), self._demand
         resyncing = bool(self._awaited)
         handler(self, message, now, effects)
         if resyncing and not self._awaited:
-            self._demand.thaw(now)
-        self._demand.refill(now)
+            demand.thaw(now)
+        demand.refill(now)
         if self._open is None and self._idle_workers and not self._awaited:
             self._decide(now, draw, effects)
-        if self._demand.watch.changes:
+        if demand.watch.changes:
             self._report_reach(now, effects)
-        wakes_at = now if self._early else self._demand.wakes_at(now)
+        wakes_at = now if self._early else demand.wakes_at(now)
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
         return effects.keep(self._notes)
@@ -343,7 +340,7 @@ class Scheduler:
 
     def _runs(self, worker: Address, task_id: str) -> bool:
         task = self._table.get(task_id)
-        return task is not None and task.status is Status.IN_PROGRESS and task.worker_id == worker
+        return task is not None and task.status is IN_PROGRESS and task.worker_id == worker
 
     def _set_used(self, worker: Address, number: int, task_id: str) -> None:
         self._used[worker] = (number, task_id)

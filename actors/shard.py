@@ -53,7 +53,7 @@ from actors.messages import (
     Wake,
 )
 from actors.table import Notes, Table
-from actors.task import Cause, Status, Task
+from actors.task import IN_PROGRESS, PENDING, Cause, Task
 from actors.trace import (
     Admitted,
     Cancelled,
@@ -93,13 +93,10 @@ class Shard:
         self._written: dict[str, Task] = {}
         """Records made while handling this message, which the table does not hold yet."""
         self._wakes_at = NEVER
+        self.passive = True
 
     def __repr__(self) -> str:
         return f"<Shard of {self._user}: {self._backlog!r}>"
-
-    @property
-    def passive(self) -> bool:
-        return self._backlog.empty
 
     @property
     def index_health(self) -> float:
@@ -116,10 +113,9 @@ class Shard:
         """Index what the table holds, and say what is ready."""
         effects = Effects()
         for task in self._table.live(self._user):
-            if task.status is Status.PENDING:
+            if task.status is PENDING:
                 self._backlog.add(task, now)
-        self._finish(now, effects)
-        return effects
+        return self._finish(now, effects)
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
         handler = _HANDLERS.get(type(message))
@@ -131,8 +127,7 @@ class Shard:
         if self._wakes_at <= now:
             self._catch_up(now, effects)
         handler(self, message, now, draw, effects)
-        self._finish(now, effects)
-        return effects
+        return self._finish(now, effects)
 
     # Orders from outside
 
@@ -158,7 +153,7 @@ class Shard:
 
     def _cancel(self, message: Cancel, now: float, draw: Draw, effects: Effects) -> None:
         def cancelled(task: Task) -> None:
-            if task.status is Status.IN_PROGRESS:
+            if task.status is IN_PROGRESS:
                 self._request_cancel(task, now, effects)
                 return
             self._write(moves.cancel(task, now), effects)
@@ -178,7 +173,7 @@ class Shard:
     def _requeue(self, message: Requeue, now: float, draw: Draw, effects: Effects) -> None:
         def requeued(task: Task) -> None:
             back = moves.requeue(task, message.reset_retries, now)
-            running = task.status is Status.IN_PROGRESS
+            running = task.status is IN_PROGRESS
             self._wait(back, now, effects)
             worker = task.worker_id if running else None
             effects.events.append(Requeued(now, back.identity, back.token, back.attempts, worker))
@@ -240,7 +235,7 @@ class Shard:
         self._backlog.forget(task)
         waited = None if task.token else now - task.order_at
         effects.events.append(
-            Started(now, task.identity, claimed.token, claimed.attempts, grant.worker_id, waited, grant.stolen)
+            Started(now, claimed.identity, claimed.token, claimed.attempts, grant.worker_id, waited, grant.stolen)
         )
         run = Run(
             task.id,
@@ -313,7 +308,7 @@ class Shard:
 
     def _expire_lease(self, message: ExpireLease, now: float, draw: Draw, effects: Effects) -> None:
         task = self._current(message.task_id)
-        if task is None or task.status is not Status.IN_PROGRESS or task.token != message.token:
+        if task is None or task.status is not IN_PROGRESS or task.token != message.token:
             return
         assert task.lease_until is not None, "a running task has a lease"
         if task.lease_until > now:
@@ -334,7 +329,7 @@ class Shard:
     def _owned(self, task_id: str, token: int, worker: Address | None, now: float, effects: Effects) -> Task | None:
         """The running task that this token still owns; else None, and the refusal is recorded."""
         task = self._current(task_id)
-        if task is not None and task.status is Status.IN_PROGRESS and task.token == token:
+        if task is not None and task.status is IN_PROGRESS and task.token == token:
             return task
         identity, current, status = (task.identity, task.token, task.status) if task else (task_id, 0, "unknown")
         effects.events.append(ReportRefused(now, identity, token, current, status, worker))
@@ -343,7 +338,7 @@ class Shard:
     def _resync(self, message: Resync, now: float, draw: Draw, effects: Effects) -> None:
         self._epoch = message.epoch
         self._backlog.change_all()
-        running = Counter(task.kind for task in self._table.live(self._user) if task.status is Status.IN_PROGRESS)
+        running = Counter(task.kind for task in self._table.live(self._user) if task.status is IN_PROGRESS)
         effects.send(SCHEDULER, msgspec.structs.replace(self._ready(now), running=dict(running), void=message.void))
 
     def _told_failed(self, failed: Failed, now: float, draw: Draw, effects: Effects) -> None:
@@ -399,7 +394,7 @@ class Shard:
 
     def _settle(self, task: Task, outcome: str, now: float, effects: Effects, ended: bool) -> float:
         """Tell the scheduler (if it was charged) and the queue (if its place is free, or it drops) what `task` used."""
-        running = task.status is Status.IN_PROGRESS
+        running = task.status is IN_PROGRESS
         used = now - task.started_at if running and task.started_at is not None else 0.0
         worker = task.worker_id if running else None
         settled = Settled(self._user, task.kind, task.id, worker, task.cost, used, outcome, ended)
@@ -427,14 +422,15 @@ class Shard:
         self._settle(task, cause, now, effects, ended=True)
         effects.events.append(DeadLettered(now, task.identity, task.token, None, 0.0, cause, cause, ended.error or ""))
 
-    def _finish(self, now: float, effects: Effects) -> None:
+    def _finish(self, now: float, effects: Effects) -> Effects:
         backlog = self._backlog
         if backlog.changed:
             self._announce(now, effects)
         wakes_at = backlog.wakes_at()
         if wakes_at != self._wakes_at:
             self._wakes_at = effects.timer = wakes_at
-        effects.keep(self._notes)
+        self.passive = backlog.empty
+        return effects.keep(self._notes)
 
     def _announce(self, now: float, effects: Effects) -> None:
         effects.send(SCHEDULER, self._ready(now))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from actors.errors import UnknownTask
-from actors.task import Priority, Status, Task
+from actors.task import COMPLETED, FAILED, IN_PROGRESS, PENDING, Priority, Status, Task
 
 __all__ = ["Noted", "Notes", "Record", "Removed", "Table"]
 
@@ -53,74 +53,61 @@ class Notes:
 
     >>> notes = Notes("scheduler", {"virtual": 1.0})
     >>> notes["virtual"] += 1.5
-    >>> notes.get("virtual"), notes.drain(), notes.drain()
-    (2.5, Noted(owner='scheduler', values={'virtual': 2.5}), None)
+    >>> notes.get("virtual"), notes.hand_over(), notes.written
+    (2.5, Noted(owner='scheduler', values={'virtual': 2.5}), {})
     >>> notes.within("pool/")["virtual"] = 3.0
     >>> notes.get("pool/virtual")
     3.0
     """
 
-    __slots__ = ("_book", "prefix")
+    __slots__ = ("_owner", "_values", "prefix", "written")
 
     def __init__(self, owner: str, saved: Mapping[str, Any] | None = None) -> None:
-        self._book = _Book(owner, dict(saved or {}))
+        self._owner = owner
+        self._values = dict(saved or {})
+        self.written: dict[str, Any] = {}
+        """What was written since it was last handed over."""
         self.prefix = ""
         """What every key here begins with in the actor's notes."""
 
     def within(self, prefix: str) -> "Notes":
         """The same notes, with every key below `prefix`: a room for one part of the actor."""
-        room = object.__new__(Notes)
-        room._book, room.prefix = self._book, self.prefix + prefix
+        room = Notes(self._owner)
+        room._values, room.written, room.prefix = self._values, self.written, self.prefix + prefix
         return room
 
     def __getitem__(self, key: str) -> Any:
-        return self._book.values[self.prefix + key]
+        return self._values[self.prefix + key]
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.put(self.prefix + key, value)
 
     def put(self, whole_key: str, value: Any) -> None:
         """Write under a key that has the prefix already: for those who write it often."""
-        book = self._book
-        book.values[whole_key] = value
-        book.written[whole_key] = value
+        self._values[whole_key] = self.written[whole_key] = value
 
     def __delitem__(self, key: str) -> None:
         key = self.prefix + key
-        del self._book.values[key]
-        self._book.written[key] = None
+        del self._values[key]
+        self.written[key] = None
 
     def __contains__(self, key: str) -> bool:
-        return self.prefix + key in self._book.values
+        return self.prefix + key in self._values
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value noted under `key`, or `default`."""
-        return self._book.values.get(self.prefix + key, default)
+        return self._values.get(self.prefix + key, default)
 
     def under(self, prefix: str) -> dict[str, Any]:
         """All that is noted under keys that start with `prefix`, without it, in key order."""
-        prefix, values = self.prefix + prefix, self._book.values
+        prefix, values = self.prefix + prefix, self._values
         return {key.removeprefix(prefix): values[key] for key in sorted(values) if key.startswith(prefix)}
 
-    def drain(self) -> Noted | None:
-        """What was written since the last call, or None."""
-        book = self._book
-        written = book.written
-        if not written:
-            return None
-        book.written = {}
-        return Noted(book.owner, written)
-
-
-class _Book:
-    """What all rooms of an actor's notes share."""
-
-    __slots__ = ("owner", "values", "written")
-
-    def __init__(self, owner: str, values: dict[str, Any]) -> None:
-        self.owner = owner
-        self.values = values
-        self.written: dict[str, Any] = {}
+    def hand_over(self) -> Noted:
+        """What was written since the last call."""
+        noted = Noted(self._owner, self.written.copy())
+        self.written.clear()
+        return noted
 
 
 class _Owner:
@@ -150,6 +137,8 @@ class Table:
         """In the order of their ending; who was removed or put back since is skipped."""
         self._owners: dict[str, _Owner] = {}
         self._tallies: dict[tuple[str, str, Priority], dict[Status, int]] = {}
+        self._running: dict[str, int] = {}
+        """How many tasks of each kind run."""
         self._leases: dict[str, deque[Task]] = {}
         """What runs, by kind, in the order in which the leases began; who ended or beat since is skipped."""
         self._service: dict[str, tuple[int, float]] = {}
@@ -208,12 +197,7 @@ class Table:
 
     def is_leased(self, kind: str) -> bool:
         """Whether any task of a kind runs."""
-        leases = self._leases.get(kind)
-        while leases:
-            if self._holds(leases[0]):
-                return True
-            leases.popleft()
-        return False
+        return self._running.get(kind, 0) > 0
 
     def leases(self, kind: str) -> Iterator[Task]:
         """The running tasks of a kind, in the order in which their leases end.
@@ -250,7 +234,7 @@ class Table:
 
     def dead_letters(self) -> list[Task]:
         """The failed tasks, the one that failed first at the front."""
-        return list(self.ended(Status.FAILED))
+        return list(self.ended(FAILED))
 
     # Whoever wants to know
 
@@ -271,35 +255,46 @@ class Table:
 
     def apply(self, record: Record) -> None:
         """Make a record the current one."""
-        kind = type(record)
-        if kind is Task:
-            self._apply_task(record)  # type: ignore[arg-type]
-        elif kind is Noted:
-            self._apply_notes(record)  # type: ignore[arg-type]
-        else:
-            assert isinstance(record, Removed)
-            self._apply_removed(record)
+        self.apply_all((record,))
+
+    def apply_all(self, records: Iterable[Record]) -> None:
+        """Make these records the current ones."""
+        for record in records:
+            if type(record) is Task:
+                self._apply_task(record)
+            elif type(record) is Noted:
+                self._apply_notes(record.owner, record.values)
+            else:
+                assert type(record) is Removed
+                self._apply_removed(record)
 
     def _apply_task(self, task: Task) -> None:
-        task_id, status = task.id, task.status
-        before = self._live.get(task_id)
-        if before is not None and before.status is status:
-            self._live[task_id] = task
+        status = task.status
+        before = self._live.get(task.id)
+        if before is None:
+            tally = self._tally(task)
+            self._enter(task, tally)
+        elif before.status is status:
+            self._live[task.id] = task
             if task.lease_until != before.lease_until:
                 self._lease(task)
             return
-        tally = self._tally(task)
-        if before is not None:
-            self._leave(before, tally)
         else:
-            self._enter(task, tally)
+            tally = self._tally(task)
+            self.counts[before.status] -= 1
+            tally[before.status] -= 1
+            if before.status is PENDING:
+                self._owners[before.user].pending -= 1
+            else:
+                self._running[before.kind] -= 1
         self.counts[status] += 1
         tally[status] += 1
-        if status is Status.PENDING:
-            self._live[task_id] = task
+        if status is PENDING:
+            self._live[task.id] = task
             self._owners[task.user].pending += 1
-        elif status is Status.IN_PROGRESS:
-            self._live[task_id] = task
+        elif status is IN_PROGRESS:
+            self._live[task.id] = task
+            self._running[task.kind] = self._running.get(task.kind, 0) + 1
             self._lease(task)
         else:
             self._end(task)
@@ -322,26 +317,19 @@ class Table:
             owner = self._owners[task.user] = _Owner()
         owner.ids.add(task.id)
 
-    def _leave(self, before: Task, tally: dict[Status, int]) -> None:
-        """The task, which has not ended, stands no more where this record says."""
-        status = before.status
-        self.counts[status] -= 1
-        tally[status] -= 1
-        if status is Status.PENDING:
-            self._owners[before.user].pending -= 1
-
     def _end(self, task: Task) -> None:
-        self._live.pop(task.id, None)
-        self._ended[task.id] = task
-        in_order = self._in_order[task.status]
+        task_id, status = task.id, task.status
+        self._live.pop(task_id, None)
+        self._ended[task_id] = task
+        in_order = self._in_order[status]
         in_order.append(task)
-        if len(in_order) > 2 * self.counts[task.status] + _COMPACT_MIN:
-            self._in_order[task.status] = deque(self.ended(task.status))
-        owner = self._owners[task.user]
-        owner.ids.discard(task.id)
-        if not owner.ids:
+        if len(in_order) > 2 * self.counts[status] + _COMPACT_MIN:
+            self._in_order[status] = deque(self.ended(status))
+        ids = self._owners[task.user].ids
+        ids.discard(task_id)
+        if not ids:
             del self._owners[task.user]
-        if task.status is Status.COMPLETED and (used := task.completed_at - task.started_at) > 0:  # type: ignore[operator]
+        if status is COMPLETED and (used := task.completed_at - task.started_at) > 0:  # type: ignore[operator]
             count, seconds = self._service.get(task.kind, (0, 0.0))
             self._service[task.kind] = (count + 1, seconds + used)
 
@@ -350,7 +338,7 @@ class Table:
         if leases is None:
             leases = self._leases[task.kind] = deque()
         leases.append(task)
-        if len(leases) > 2 * self.counts[Status.IN_PROGRESS] + _COMPACT_MIN:
+        if len(leases) > 2 * self.counts[IN_PROGRESS] + _COMPACT_MIN:
             self._leases[task.kind] = deque(self.leases(task.kind))
 
     def _apply_removed(self, removed: Removed) -> None:
@@ -363,11 +351,12 @@ class Table:
             del self._tallies[task.user, task.kind, task.priority]
         self.removed += 1
 
-    def _apply_notes(self, noted: Noted) -> None:
-        notes = self._notes.get(noted.owner)
+    def _apply_notes(self, owner: str, values: Mapping[str, Any]) -> None:
+        notes = self._notes.get(owner)
         if notes is None:
-            notes = self._notes[noted.owner] = {}
-        notes.update(noted.values)
-        if None in noted.values.values():
-            for key in [key for key, value in noted.values.items() if value is None]:
-                del notes[key]
+            notes = self._notes[owner] = {}
+        notes.update(values)
+        if None in values.values():
+            for key, value in values.items():
+                if value is None:
+                    del notes[key]

@@ -18,7 +18,23 @@ import msgspec
 from actors.errors import InvalidTask, InvalidTransition
 from actors.retry import RetryPolicy
 
-__all__ = ["TRANSITIONS", "Attempt", "Cause", "Change", "Priority", "Status", "Task", "next_status"]
+__all__ = [
+    "CANCELLED",
+    "COMPLETED",
+    "CRITICAL",
+    "FAILED",
+    "IN_PROGRESS",
+    "NORMAL",
+    "PENDING",
+    "TRANSITIONS",
+    "Attempt",
+    "Cause",
+    "Change",
+    "Priority",
+    "Status",
+    "Task",
+    "next_status",
+]
 
 
 class Priority(IntEnum):
@@ -39,6 +55,8 @@ class Priority(IntEnum):
     def parse(cls, value: "Priority | str | int") -> "Priority":
         """The priority meant by an enum member, a name in any case, or a number."""
         found = None
+        if type(value) is cls:
+            return value
         if isinstance(value, str):
             found = _PRIORITY_BY_NAME.get(value.lower())
         elif isinstance(value, int) and not isinstance(value, bool):
@@ -48,6 +66,9 @@ class Priority(IntEnum):
             raise InvalidTask(f"priority must be one of {names} or 1 to 6, got {value!r}")
         return found
 
+
+NORMAL, CRITICAL = Priority.NORMAL, Priority.CRITICAL
+"""For what runs for every task: to look a member up in its enum costs as much as a function call."""
 
 _PRIORITY_BY_NUMBER = {int(priority): priority for priority in Priority}
 _PRIORITY_BY_NAME = {priority.name.lower(): priority for priority in Priority} | {"medium": Priority.NORMAL}
@@ -69,7 +90,11 @@ class Status(StrEnum):
     @property
     def terminal(self) -> bool:
         """Whether the task has ended. A failed one may still be requeued by an operator."""
-        return self not in (Status.PENDING, Status.IN_PROGRESS)
+        return self is not PENDING and self is not IN_PROGRESS
+
+
+PENDING, IN_PROGRESS, COMPLETED, FAILED, CANCELLED = Status
+"""As above."""
 
 
 class Change(StrEnum):

@@ -12,9 +12,9 @@ What must survive a restart (the last grant it heard of, and the run it is in) i
 mid-run reports that run as crashed: so a task that takes its workers down is counted and contained.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
-import attrs
 import msgspec
 
 from actors.actor import NEVER, Draw, Effects
@@ -62,18 +62,20 @@ class Executor(Protocol):
         """Whether anything of a run is still going on."""
 
 
-@attrs.define
 class _Execution:
-    run: Run
-    ends_at: float
-    beats_at: float
-    times_out_at: float
-    stopped: str | None = None
-    """Why it was told to stop, if it was: `cancelled`, `timed out` or `released`."""
-    fences_at: float = NEVER
-    """When it is fenced unless it has stopped."""
-    reported: bool = False
-    """Whether its end was reported while it goes on."""
+    __slots__ = ("beats_at", "ends_at", "fences_at", "reported", "run", "stopped", "times_out_at")
+
+    def __init__(self, run: Run, ends_at: float, beats_at: float, times_out_at: float) -> None:
+        self.run = run
+        self.ends_at = ends_at
+        self.beats_at = beats_at
+        self.times_out_at = times_out_at
+        self.stopped: str | None = None
+        """Why it was told to stop, if it was: `cancelled`, `timed out` or `released`."""
+        self.fences_at = NEVER
+        """When it is fenced unless it has stopped."""
+        self.reported = False
+        """Whether its end was reported while it goes on."""
 
     def due_at(self) -> float:
         """When the worker must look at it again."""
@@ -134,37 +136,20 @@ class Worker:
         return effects
 
     def handle(self, message: Any, now: float, draw: Draw) -> Effects:
+        handler = _HANDLERS.get(type(message))
+        if handler is None:
+            raise TypeError(f"worker cannot handle {message!r}")
         effects = Effects()
-        match message:
-            case Run():
-                # A grant already heard of is a repeated delivery, or one that was declared void.
-                if message.grant > self._heard:
-                    self._begin(message, now, draw, effects)
-            case Finished():
-                self._over(message, effects)
-            case Wake():
-                self._wakes_at = NEVER
-                self._look(now, effects)
-            case Stop():
-                self._stop_if_current(message, now, effects)
-            case Resync():
-                self._resync(message, effects)
-            case Retire():
-                self._retire(message, now, effects)
-            case Failed(message=Finished() as report):
-                effects.send(message.receiver, report)
-            case Failed(message=Idle() | Gone()) if self._execution is None:
-                self._say_free(effects)
-            case Failed():
-                pass
-            case _:
-                raise TypeError(f"worker cannot handle {message!r}")
+        handler(self, message, now, draw, effects)
         self._set_timer(effects)
         return effects.keep(self._notes)
 
     # An execution
 
     def _begin(self, run: Run, now: float, draw: Draw, effects: Effects) -> None:
+        if run.grant <= self._heard:
+            # A repeated delivery, or one that was declared void.
+            return
         self._heard = run.grant
         current = run if self._execution is None else self._execution.run
         self._notes["run"] = (run.grant, current.user, current.task_id, current.token)
@@ -176,6 +161,9 @@ class Worker:
         times_out_at = NEVER if run.timeout_seconds is None else now + run.timeout_seconds
         self._execution = _Execution(run, ends_at, now + run.lease_seconds / BEATS_PER_LEASE, times_out_at)
 
+    def _finished(self, said: Finished, now: float, draw: Draw, effects: Effects) -> None:
+        self._over(said, effects)
+
     def _over(self, said: Finished, effects: Effects) -> None:
         """The executor is done with a run; if it was fenced, this is what it says too late."""
         execution = self._execution
@@ -186,8 +174,9 @@ class Worker:
         self._execution = None
         self._say_free(effects)
 
-    def _look(self, now: float, effects: Effects) -> None:
+    def _look(self, message: Wake, now: float, draw: Draw, effects: Effects) -> None:
         """See to whatever is due."""
+        self._wakes_at = NEVER
         execution = self._execution
         if execution is None or execution.reported:
             return
@@ -205,7 +194,7 @@ class Worker:
 
     # Stopping it
 
-    def _stop_if_current(self, stop: Stop, now: float, effects: Effects) -> None:
+    def _stop_if_current(self, stop: Stop, now: float, draw: Draw, effects: Effects) -> None:
         """End the execution that is meant, if it is not over; what has ended was reported already."""
         execution = self._execution
         if execution is not None and (execution.run.task_id, execution.run.token) == (stop.task_id, stop.token):
@@ -240,7 +229,13 @@ class Worker:
 
     # What others say
 
-    def _resync(self, message: Resync, effects: Effects) -> None:
+    def _told_failed(self, failed: Failed, now: float, draw: Draw, effects: Effects) -> None:
+        if isinstance(failed.message, Finished):
+            effects.send(failed.receiver, failed.message)
+        elif isinstance(failed.message, (Idle, Gone)) and self._execution is None:
+            self._say_free(effects)
+
+    def _resync(self, message: Resync, now: float, draw: Draw, effects: Effects) -> None:
         self._epoch = message.epoch
         if message.void > self._heard:
             self._heard = message.void
@@ -250,7 +245,7 @@ class Worker:
         else:
             effects.send(SCHEDULER, Busy(self._address, self._class, self._epoch))
 
-    def _retire(self, message: Retire, now: float, effects: Effects) -> None:
+    def _retire(self, message: Retire, now: float, draw: Draw, effects: Effects) -> None:
         self._retiring = self._notes["retiring"] = True
         if self._execution is None:
             self._say_free(effects)
@@ -272,6 +267,17 @@ class Worker:
         """A timer that comes too early is left to come: most executions are over long before a beat is due."""
         if self._execution is not None and (due_at := self._execution.due_at()) < self._wakes_at:
             self._wakes_at = effects.timer = due_at
+
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    Run: Worker._begin,
+    Finished: Worker._finished,
+    Wake: Worker._look,
+    Stop: Worker._stop_if_current,
+    Resync: Worker._resync,
+    Retire: Worker._retire,
+    Failed: Worker._told_failed,
+}
 
 
 def _because(why: str | None, said: Finished, run: Run) -> Finished:

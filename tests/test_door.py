@@ -380,10 +380,10 @@ def in_memory_counts(self: Door, user: str, difference: int) -> None:
 
 def in_memory_joins(self: WaitingRoom, submit: Submit, join: Any = WaitingRoom.join) -> bool:
     """Keeps who joined where the next restart does not find it."""
-    before = self._notes._book.written.copy()
+    before = self._notes.written.copy()
     joined: bool = join(self, submit)
-    self._notes._book.written.clear()
-    self._notes._book.written.update(before)
+    self._notes.written.clear()
+    self._notes.written.update(before)
     return joined
 
 

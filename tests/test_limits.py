@@ -314,8 +314,8 @@ class Kept:
             self.restraints.set_limit("kind/mail", move, now)
         elif move == "start":
             self.restraints.take([self.restraints.gauge("kind/mail")], now)
-        if (noted := self.notes.drain()) is not None:
-            self.table.apply(noted)
+        if self.notes.written:
+            self.table.apply(self.notes.hand_over())
 
     def next_permit(self) -> float | None:
         bucket = self.restraints.gauge("kind/mail").bucket

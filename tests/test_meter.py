@@ -144,14 +144,12 @@ def check(meter: Meter, log: list[Event], began_at: float, now: float) -> None:
     assert meter.wait_percentile(now, 0.5) == histogram(waited).percentile(0.5)
 
 
-class TurnsWithStartsAlone(Meter):
-    """Turns its windows when a task starts or somebody asks: what happens without starts seems long ago."""
+class TurnsWhenAskedAlone(Meter):
+    """Counts what was put down in the window that was open when it was last asked."""
 
-    def on_event(self, event: Event) -> None:
-        turns_at = self._turns_at
-        self._turns_at = turns_at if isinstance(event, Started) else math.inf
-        super().on_event(event)
-        self._turns_at = self._turns_at if isinstance(event, Started) else turns_at
+    def _count_all(self) -> None:
+        self._count(self._uncounted)
+        self._uncounted.clear()
 
 
 class BeginsWindowsWhenItTurns(Meter):
@@ -162,16 +160,17 @@ class BeginsWindowsWhenItTurns(Meter):
         super()._turn(now)
 
 
-class CountsBeforeItTurns(Meter):
-    def on_event(self, event: Event) -> None:
-        turns_at = self._turns_at
-        self._turns_at = math.inf
-        super().on_event(event)
-        self._turns_at = turns_at
-        self._turn_if_due(event.at)
+class TurnsBeforeItCounts(Meter):
+    """Counts what was put down in the window of the last of it."""
+
+    def _count_all(self) -> None:
+        if self._uncounted and self._uncounted[-1].at >= self._turns_at:
+            self._turn(self._uncounted[-1].at)
+        self._count(self._uncounted)
+        self._uncounted.clear()
 
 
-@pytest.mark.parametrize("broken", [TurnsWithStartsAlone, BeginsWindowsWhenItTurns, CountsBeforeItTurns])
+@pytest.mark.parametrize("broken", [TurnsWhenAskedAlone, BeginsWindowsWhenItTurns, TurnsBeforeItCounts])
 def test_the_windows_fail_on_a_planted_bug(broken: type[Meter], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "Meter", broken)
     finds(test_counts_and_waits_of_the_last_minutes_are_those_that_happened_in_them, **SCRIPTS)

@@ -174,7 +174,9 @@ class FairAccount:
             tag = node.tag
             if tag > parent.virtual:
                 parent.virtual = tag
-                self._note(parent)
+                if parent is self._root:
+                    # The others are noted below, on the way up.
+                    self._note(parent)
             elif not node.active:
                 tag = parent.virtual
             node.tag = tag + cost / node.weight
@@ -396,18 +398,17 @@ class TreeIndex:
     def refresh(self, name: str) -> None:
         while name:
             parent = above(name)
-            heap = self._children.get(parent)
-            if heap is not None:
+            if (heap := self._children.get(parent)) is not None:
                 heap.lower(name)
             name = parent
 
     def pick(self) -> str | None:
         name = _ROOT
-        while True:
-            heap = self._children.get(name)
-            first = None if heap is None else heap.first()
-            if name in self._own and (first is None or self._account.own_tag(name) <= first[0]):
-                return name
+        while (heap := self._children.get(name)) is not None:
+            first = heap.first()
             if first is None:
-                return None
+                break
+            if name in self._own and self._account.own_tag(name) <= first[0]:
+                return name
             name = first[1]
+        return name if name in self._own else None

@@ -18,21 +18,22 @@ class KeyHeap:
     ((0.5, 'alice'), 2)
     """
 
-    __slots__ = ("_heap", "_keys")
+    __slots__ = ("_heap", "names")
 
     def __init__(self) -> None:
-        self._keys: dict[str, Any] = {}
+        self.names: dict[str, Any] = {}
+        """Who is in, by what key."""
         self._heap: list[tuple[Any, str]] = []
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self.names)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._keys
+        return name in self.names
 
     def put(self, name: str, key: Any) -> None:
         """Put a name in, or give it another key."""
-        keys = self._keys
+        keys = self.names
         if keys.get(name) == key:
             return
         keys[name] = key
@@ -43,11 +44,11 @@ class KeyHeap:
 
     def discard(self, name: str) -> None:
         """Take a name out, if it is in."""
-        self._keys.pop(name, None)
+        self.names.pop(name, None)
 
     def first(self) -> tuple[Any, str] | None:
         """The smallest key and its name, or None."""
-        heap, keys = self._heap, self._keys
+        heap, keys = self._heap, self.names
         while heap:
             entry = heap[0]
             if keys.get(entry[1]) == entry[0]:
@@ -91,8 +92,7 @@ class TagHeap:
 
     def lower(self, name: str) -> None:
         """The name's tag may have fallen, if it is in."""
-        key = self._keys.get(name)
-        if key is not None and (tag := self._tag(name)) < key:
+        if (key := self._keys.get(name)) is not None and (tag := self._tag(name)) < key:
             self._push(name, tag)
 
     def discard(self, name: str) -> None:
