@@ -13,7 +13,7 @@ What only looks (`get`, `tasks`, `explain`) reads the table and waits for nobody
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar, cast, TypeVarTuple, Unpack, overload
+from typing import Any, TypeVar, TypeVarTuple, Unpack, cast, overload
 
 import attrs
 import trio
