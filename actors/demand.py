@@ -71,7 +71,8 @@ class Demand:
         self._looks_closely = True
         self._throttled = KeyHeap()
         """Users out of permits, by when they have one again."""
-        self._waiting = 0
+        self.ready_count = 0
+        """Tasks that could start, as far as the scheduler is told; 0 only if there are none."""
         self._frozen = False
         self.watch = Watch(settings.stealing, notes)
         """Who is unreachable."""
@@ -93,7 +94,7 @@ class Demand:
         return found.gauge.running if found is not None else 0
 
     def in_flight(self) -> int:
-        return self._waiting + self._everything.running
+        return self.ready_count + self._everything.running
 
     # Who is there
 
@@ -148,7 +149,7 @@ class Demand:
                 stale = True
             difference = count - before
             (known.get(kind) or self._kinds.get(kind)).waiting += difference
-            self._waiting += difference
+            self.ready_count += difference
             if count:
                 user.counts[kind] = count
             else:
@@ -213,7 +214,7 @@ class Demand:
         """When a limit that holds something back opens by itself, or NEVER."""
         if self._everything.bucket is None and not self._kinds.limited and not self._throttled.names:
             return NEVER
-        times = [self._everything.free_at()] if self._waiting else []
+        times = [self._everything.free_at()] if self.ready_count else []
         times += [kind.gauge.free_at() for kind in self._kinds.limited.values() if kind.waiting]
         if (first := self._throttled.first()) is not None:
             times.append(first[0])

@@ -132,7 +132,7 @@ class Scheduler:
         if resyncing and not self._awaited:
             demand.thaw(now)
         demand.refill(now)
-        if self._open is None and self._idle_workers and not self._awaited:
+        if demand.ready_count and self._idle_workers and self._open is None and not self._awaited:
             self._decide(now, draw, effects)
         if demand.watch.changes:
             self._report_reach(now, effects)
