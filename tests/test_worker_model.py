@@ -277,7 +277,7 @@ def changed(name: str, before: str, after: str) -> Callable[..., Any]:
 
 
 PLANTED: dict[str, tuple[str, str, str]] = {
-    "a repeated run is run again": ("handle", "message.grant > self._heard", "True"),
+    "a repeated run is run again": ("_begin", "run.grant <= self._heard", "False"),
     "a void grant is forgotten": ("_resync", "message.void > self._heard", "False"),
     "a fenced run is reported twice": ("_fence", "execution.reported = True", "execution.fences_at = NEVER"),
     "it is told to stop twice": ("_stop", "execution.stopped is not None", "False"),
@@ -311,6 +311,10 @@ PLANTED: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize("bug", PLANTED)
 def test_the_model_finds(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, before, after = PLANTED[bug]
-    monkeypatch.setattr(Worker, name, changed(name, before, after))
+    original, patched = getattr(Worker, name), changed(name, before, after)
+    monkeypatch.setattr(Worker, name, patched)
+    for message, handler in worker._HANDLERS.items():
+        if handler is original:
+            monkeypatch.setitem(worker._HANDLERS, message, patched)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(WorkerMachine, settings=QUICK)
