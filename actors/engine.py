@@ -19,7 +19,7 @@ from actors.errors import InvalidConfig, RuntimeStopped
 from actors.execution import HandlerExecutor
 from actors.front import FRONT, Asked, Front
 from actors.handlers import Handler
-from actors.host import HOST, Gate, Host
+from actors.host import Gate, Host
 from actors.inbox import INBOX, InboxReader
 from actors.journal import StoreJournal
 from actors.log import FAILURES, FailureLog
@@ -34,13 +34,12 @@ from actors.messages import (
     Submit,
     Withdraw,
     WorkerClass,
-    shard_address,
     worker_address,
 )
 from actors.meter import Meter
 from actors.realtime import RealTime
 from actors.recording import Recorder
-from actors.restoring import interruptions
+from actors.restoring import resume
 from actors.scheduler import Scheduler
 from actors.spawned import Company
 from actors.stream import EventStream
@@ -189,12 +188,7 @@ class Engine:
 
     def _resume(self) -> None:
         """Begin where the store ends: what ran when the process before this one ended is settled as if that were now."""
-        now, self.host.now = self.host.now, self._stored_at or self.host.now
-        spawn_cores(self.host, self.settings)
-        for task, report in interruptions(self.table):
-            self.host.post(HOST, shard_address(task.user), report)
-        self.host.drain()
-        self.host.now = now
+        resume(self.host, self._stored_at, lambda: spawn_cores(self.host, self.settings))
 
     def _open_inbox(self, journal: StoreJournal) -> None:
         # On virtual time nobody else is there.

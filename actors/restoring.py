@@ -9,16 +9,17 @@ ends as poisoned, and nobody is charged for the time in which nothing ran.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from actors.messages import QUEUE, Finished
+from actors.host import HOST, Host
+from actors.messages import QUEUE, Finished, shard_address
 from actors.queue import key_note
 from actors.stores.contract import Store
 from actors.table import Noted, Table
 from actors.task import Status, Task
 
-__all__ = ["interruptions", "restore"]
+__all__ = ["interruptions", "restore", "resume"]
 
 INTERRUPTED = "the process ended while it ran"
 
@@ -43,6 +44,19 @@ def restore(store: Store, table: Table) -> float:
     derived |= {f"held/{user}": count for user, count in held.items()}
     table.apply(Noted(QUEUE, derived))
     return store.last_at()
+
+
+def resume(host: Host, stored_at: float, spawn: Callable[[], None]) -> None:
+    """Begin where the store ends: `spawn` starts the cores, before any worker, and what ran is settled as if that were then.
+
+    `host` has the restored table, and the time that it is now, which is its time again when this is done.
+    """
+    now, host.now = host.now, stored_at or host.now
+    spawn()
+    for task, report in interruptions(host.table):
+        host.post(HOST, shard_address(task.user), report)
+    host.drain()
+    host.now = now
 
 
 def interruptions(table: Table) -> Iterator[tuple[Task, Finished]]:

@@ -8,7 +8,7 @@ import trio.testing
 from msgspec.structs import replace
 
 from actors import NewTask, RuntimeStopped, Status, StoreFailed
-from actors.host import Envelope
+from actors.host import Post
 from actors.journal import StoreJournal
 from actors.stores.contract import Batch, lasting
 from actors.stores.memory import MemoryStore
@@ -29,20 +29,20 @@ class Desk:
 
     def __init__(self, store: MemoryStore) -> None:
         self.journal = StoreJournal(store, threads=False)
-        self.released: list[Envelope] = []
+        self.released: list[Post] = []
         self.drives: list[int] = []
         self.failures: list[Exception] = []
 
     def commit(self, *records: Record, told: str | None = None) -> None:
-        held = [] if told is None else [("a", "b", told)]
-        self.journal.commit(records, held, self.released.extend)
+        held: list[tuple[str, Any]] = [] if told is None else [("b", told)]
+        self.journal.commit(records, ("a", held), self.released.extend)
 
     async def run(self) -> None:
         await self.journal.run(lambda: 7.0, lambda: self.drives.append(len(self.released)), self.failures.append)
 
     @property
     def told(self) -> list[Any]:
-        return [message for _, _, message in self.released]
+        return [message for _, sends in self.released for _, message in sends]
 
 
 async def test_what_is_held_goes_out_when_its_records_are_safe(nursery: trio.Nursery) -> None:
@@ -113,7 +113,7 @@ def test_tasks_that_no_store_keeps_wait_for_none() -> None:
     desk.commit(task(1), told="kept")
     desk.commit(task(2, persist=False), Noted("scheduler", {"pool/virtual": 1.0}), told="not kept")
     desk.commit(task(3, persist=False), task(4), told="both")
-    assert desk.told == ["not kept"] and "t2" not in desk.journal._batch.tasks
+    assert desk.told == ["not kept"] and "t2" not in desk.journal._group.take(0.0).tasks
 
 
 @pytest.mark.parametrize(
