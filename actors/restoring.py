@@ -8,7 +8,6 @@ worker down, at the last time that the store has seen: so the attempt is counted
 ends as poisoned, and nobody is charged for the time in which nothing ran.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,14 +33,12 @@ def restore(store: Store, table: Table) -> float:
     for owner, key, value in store.notes():
         table.apply(Noted(owner, {key: value}))
     derived: dict[str, Any] = {}
-    held: Counter[str] = Counter()
+    apply = table.apply
     for task in store.tasks():
-        table.apply(task)
-        if not task.status.terminal:
-            held[task.user] += 1
+        apply(task)
         if task.idempotency_key is not None:
             derived[key_note(task)] = [task.id, task.kind]
-    derived |= {f"held/{user}": count for user, count in held.items()}
+    derived |= {f"held/{user}": table.pending(user) + table.running(user) for user in table.live_users()}
     table.apply(Noted(QUEUE, derived))
     return store.last_at()
 

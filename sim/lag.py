@@ -30,7 +30,7 @@ from sim.picks import Entry
 from sim.siblings import Clock, Sibling, Siblings
 from sim.violations import Broken
 
-__all__ = ["LAG", "VIRTUAL_TIME", "Eligibility", "Lag", "SharingJudge", "is_correction", "lag_of"]
+__all__ = ["LAG", "VIRTUAL_TIME", "Eligibility", "Lag", "SharingJudge", "is_correction", "lag_of", "virtual_time"]
 
 LAG = "I12 service lag"
 VIRTUAL_TIME = "I23 virtual time"
@@ -41,6 +41,15 @@ _ROUNDING = 1e-9
 def lag_of(settings: Settings, table: Table, workers: Mapping[Address, WorkerClass], broken: Broken) -> "Lag | None":
     """The judge of a sharing policy that promises a bound, or None."""
     return Lag(settings, table, workers, broken) if type(settings.sharing) is WeightedFair else None
+
+
+def virtual_time(table: Table) -> float:
+    """The virtual time of the pool, as the scheduler noted it.
+
+    >>> virtual_time(Table())
+    0.0
+    """
+    return _virtual(table.notes(SCHEDULER), "")
 
 
 def is_correction(difference: float, now: float) -> bool:

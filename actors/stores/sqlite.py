@@ -14,7 +14,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from heapq import merge
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -133,9 +132,9 @@ class SqliteReader:
         """What fits, a row at a time: a status is asked for when those before it have been read."""
         if listing.status is not None:
             return self._of_status(listing.status, listing)
-        live = (self._of_status(status, listing) for status in Status if not status.terminal)
+        pending, running = (self._of_status(status, listing) for status in Status if not status.terminal)
         ended = (self._of_status(status, listing) for status in Status if status.terminal)
-        return chain(merge(*live, key=lambda task: task.sequence), chain.from_iterable(ended))
+        return chain(_merged(pending, running), chain.from_iterable(ended))
 
     def _of_status(self, status: Status, listing: Listing) -> Iterator[Task]:
         wanted: dict[str, str] = {}
@@ -241,6 +240,19 @@ class SqliteStore(SqliteReader):
                 self._connection.close()
         finally:
             self._owner.release()
+
+
+def _merged(many: Iterator[Task], few: Iterator[Task]) -> Iterator[Task]:
+    """Both in one order, which each has by itself; a step for each of the many, where a heap would take several."""
+    waiting = next(few, None)
+    for task in many:
+        while waiting is not None and waiting.sequence < task.sequence:
+            yield waiting
+            waiting = next(few, None)
+        yield task
+    if waiting is not None:
+        yield waiting
+        yield from few
 
 
 class _Named:
