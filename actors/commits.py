@@ -32,14 +32,16 @@ class GroupCommit:
     >>> group.commit([Noted("scheduler", {"weight/alice": 2.0})], ("scheduler", [("ask/1", "done")]), told.extend)
     >>> told, group.take(5.0).notes, group.idle
     ([], {('scheduler', 'weight/alice'): 2.0}, False)
-    >>> group.safe(), told, group.idle
-    (True, [('scheduler', [('ask/1', 'done')])], True)
+    >>> group.release(group.safe())
+    >>> told, group.idle
+    ([('scheduler', [('ask/1', 'done')])], True)
     """
 
     def __init__(self) -> None:
         self.expected: dict[str, int] = {}
         """Submits that were read from the store's inbox and not answered yet: their numbers there by their ids."""
-        self._writing = False
+        self.writing = False
+        """Whether a batch was taken that is not safe yet."""
         self._batch = Batch()
         self._noted: dict[str, dict[str, Any]] = {}
         """By owner, what the batch is to have of it."""
@@ -51,12 +53,17 @@ class GroupCommit:
     @property
     def idle(self) -> bool:
         """Whether everything so far is safe, and nobody waits to be told."""
-        return not (self._writing or self.waits)
+        return not (self.writing or self.waits)
 
     @property
     def waits(self) -> bool:
         """Whether there is something to be taken."""
         return bool(self._held or self._noted or not self._batch.empty)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks wait to be written."""
+        return len(self._batch.tasks)
 
     def commit(self, records: Sequence[Record], held: Post, release: Release) -> None:
         """Add to the next batch; what is held goes out with it, or at once if it waits for nothing."""
@@ -84,17 +91,20 @@ class GroupCommit:
                 if not key.startswith(passing):
                     batch.notes[owner, key] = value
         batch.at = now
-        self._writing = True
+        self.writing = True
         return batch
 
-    def safe(self) -> bool:
-        """What was taken is safe: tell whoever waited for that. Whether anybody did."""
-        self._writing = False
+    def safe(self) -> list[Post]:
+        """What was taken is safe; whoever waited for that, to be released."""
+        self.writing = False
         going_out, self._going_out = self._going_out, []
-        if going_out:
+        return going_out
+
+    def release(self, posts: Sequence[Post]) -> None:
+        """Tell them."""
+        if posts:
             assert self._release is not None, "what is held came with somebody to release it"
-            self._release(going_out)
-        return bool(going_out)
+            self._release(posts)
 
     def _add(self, records: Sequence[Record]) -> bool:
         """Take over what is to be stored; True if all of it is about tasks that no store keeps."""

@@ -7,7 +7,7 @@ It runs under a shield: a program that is cancelled is cancelled in its own code
 back in order, as at any other stop.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
@@ -255,6 +255,8 @@ class Engine:
                 self.time.tell(sender, receiver, message)
         else:
             self.time.tell(sender, receiver, message)
+        if self.journal is not None:
+            self.journal.hasten()
         self._look()
 
     def _undeliver(self, sender: Address, receiver: Address, message: Any) -> None:
@@ -372,31 +374,46 @@ class Engine:
         task_id: str = (await asked.wait()).task_id
         return task_id
 
-    async def submit_many(self, submits: Sequence[Submit]) -> list[str | Exception]:
-        """Submit tasks together, and wait until all are answered: the id of each, or why it was refused.
+    async def submit_many(self, parts: Iterable[Sequence[Submit]]) -> list[str | Exception]:
+        """Submit tasks together, a part at a time, and wait until all are answered: the id of each, or why it was refused.
 
-        If this is cancelled, those that still waited at the door are not in.
+        If this is cancelled, those that still waited at the door are not in, nor are those of parts that were not taken yet.
         """
         self.check_open()
-        await trio.lowlevel.checkpoint_if_cancelled()
-        asked = [Asked() for _ in submits]
-        self.front.submits.update((submit.id, one) for submit, one in zip(submits, asked, strict=True))
+        await trio.lowlevel.checkpoint()
+        asked: list[tuple[Submit, Asked]] = []
+        # At a door that is full, nobody has more than a part of them wait; a store is given the next while it writes the last.
+        one_by_one = self.journal is None or self.settings.bounded
         try:
-            for submit in submits:
-                self.host.post(FRONT, QUEUE, submit)
-            self.time.drive()
-            waiting = [(submit, one) for submit, one in zip(submits, asked, strict=True) if one.answer is None]
-            self._at_the_door.update((one, submit) for submit, one in waiting)
-            for submit, one in waiting:
-                if one.answer is None:
-                    await self._wait_at_the_door(submit, one)
+            for part in parts:
+                self.check_open()
+                await trio.lowlevel.checkpoint_if_cancelled()
+                asked += (some := [(submit, Asked()) for submit in part])
+                self._submit_together(some)
+                if one_by_one:
+                    await self._answers(some)
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            await self._answers(asked)
         finally:
-            for submit, one in zip(submits, asked, strict=True):
+            for submit, one in asked:
                 if one.answer is None:
                     self._withdraw(submit)
                 del self.front.submits[submit.id]
-        await trio.lowlevel.cancel_shielded_checkpoint()
-        return [_id_or_error(one) for one in asked]
+        return [_id_or_error(one) for _, one in asked]
+
+    def _submit_together(self, some: Sequence[tuple[Submit, Asked]]) -> None:
+        self.front.submits.update((submit.id, one) for submit, one in some)
+        for submit, _ in some:
+            self.host.post(FRONT, QUEUE, submit)
+        self.time.drive()
+        self._at_the_door.update((one, submit) for submit, one in some if one.answer is None)
+        if self.journal is not None:
+            self.journal.hasten()
+
+    async def _answers(self, some: Sequence[tuple[Submit, Asked]]) -> None:
+        for submit, one in some:
+            if one.answer is None:
+                await self._wait_at_the_door(submit, one)
 
     async def _wait_at_the_door(self, submit: Submit, asked: Asked) -> None:
         try:

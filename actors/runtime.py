@@ -11,7 +11,7 @@ Every method here checks its arguments, sends a message, and waits for the answe
 What only looks (`get`, `tasks`, `explain`) reads the table and waits for nobody.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
@@ -183,25 +183,25 @@ class Runtime:
         if not isinstance(tasks, Iterable):
             raise InvalidTask(f"tasks must be some NewTasks, got {tasks!r}")
         waiting = list(tasks)
-        answers: list[str | Exception] = []
-        for first in range(0, len(waiting) or 1, SUBMITTED_AT_ONCE):
-            answers += await self._submit_some(waiting[first : first + SUBMITTED_AT_ONCE])
+        refused: dict[int, Exception] = {}
+        ids = iter(await self._engine.submit_many(self._parts(waiting, refused)))
+        answers = [refused[place] if place in refused else next(ids) for place in range(len(waiting))]
         handles = [None if isinstance(answer, Exception) else TaskHandle[Any](self, answer) for answer in answers]
         errors = {place: answer for place, answer in enumerate(answers) if isinstance(answer, Exception)}
         if errors:
             raise SomeRefused(handles, errors)
         return [handle for handle in handles if handle is not None]
 
-    async def _submit_some(self, tasks: list[NewTask]) -> list[str | Exception]:
-        """The id of each, or why it was refused: some are no task even before they come to the door."""
-        submits: list[Submit | Exception] = []
-        for task in tasks:
-            try:
-                submits.append(self._submit(task))
-            except InvalidTask as error:
-                submits.append(error)
-        answers = iter(await self._engine.submit_many([submit for submit in submits if isinstance(submit, Submit)]))
-        return [next(answers) if isinstance(submit, Submit) else submit for submit in submits]
+    def _parts(self, tasks: list[NewTask], refused: dict[int, Exception]) -> Iterator[list[Submit]]:
+        """What is handed in together; some are no task even before they come to the door."""
+        for first in range(0, len(tasks), SUBMITTED_AT_ONCE):
+            submits: list[Submit] = []
+            for place, task in enumerate(tasks[first : first + SUBMITTED_AT_ONCE], start=first):
+                try:
+                    submits.append(self._submit(task))
+                except InvalidTask as error:
+                    refused[place] = error
+            yield submits
 
     def _new_task(self, kind: str | Handler[Any, Any], payload: Any, options: TaskOptions) -> NewTask:
         if isinstance(kind, Handler):

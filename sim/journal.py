@@ -71,7 +71,7 @@ class SimulatedJournal:
             return False
         batch = self._group.take(now)
         if batch.empty:
-            return self._group.safe()
+            return self._tell()
         self._write(batch, now)
         return False
 
@@ -91,7 +91,7 @@ class SimulatedJournal:
         if self._fails(AmbiguousWrite):
             return
         self.commits += 1
-        self._group.safe()
+        self._tell()
 
     def kill(self, number: int, fault: Kill | PowerLoss) -> None:
         """The process ends, or the machine."""
@@ -115,6 +115,11 @@ class SimulatedJournal:
         return self._disk.store
 
     # One commit
+
+    def _tell(self) -> bool:
+        told = self._group.safe()
+        self._group.release(told)
+        return bool(told)
 
     def _write(self, batch: Batch, now: float) -> None:
         self._begun += 1

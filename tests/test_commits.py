@@ -43,7 +43,7 @@ def test_whoever_is_told_is_told_what_the_store_has(program: list[str]) -> None:
             case "safe" if taking is not None:
                 store.write(taking)
                 taking = None
-                group.safe()
+                group.release(group.safe())
     assert told == asked, "each once, in order"
     assert group.idle and store.counts()[Status.PENDING] == decided
 

@@ -14,16 +14,26 @@ from actors.errors import StoreFailed
 from actors.retry import RetryPolicy
 from actors.task import Task
 
-__all__ = ["decode_note", "encode_note", "encode_task", "task_decoder"]
+__all__ = ["decode_note", "encode_json", "encode_note", "encode_task", "task_decoder"]
 
 encode_task: Callable[[Task], bytes] = msgspec.json.Encoder().encode
 encode_note: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 _decode_task = msgspec.json.Decoder(Task).decode
+_encode = msgspec.json.Encoder().encode
 _USUAL: RetryPolicy = next(field.default for field in msgspec.structs.fields(Task) if field.name == "retry")
 _decode_note = msgspec.json.Decoder().decode
 
 
-def decode_note(encoded: bytes) -> Any:
+def encode_json(value: Any) -> str:
+    """Anything that is stored, tasks included, as text.
+
+    >>> encode_json(["alice", 2.5])
+    '["alice",2.5]'
+    """
+    return _encode(value).decode()
+
+
+def decode_note(encoded: bytes | str) -> Any:
     """A note's value.
 
     >>> decode_note(encode_note((1, 2.5)))
@@ -35,7 +45,7 @@ def decode_note(encoded: bytes) -> Any:
         raise StoreFailed(f"a stored note must be JSON, got {encoded[:80]!r}: {error}") from None
 
 
-def task_decoder() -> Callable[[bytes], Task]:
+def task_decoder() -> Callable[[bytes | str], Task]:
     """A function that reads records, and shares what many of them have in common.
 
     >>> decode = task_decoder()
@@ -46,7 +56,7 @@ def task_decoder() -> Callable[[bytes], Task]:
     policies: dict[RetryPolicy, RetryPolicy] = {}
     put = msgspec.structs.force_setattr
 
-    def decode(encoded: bytes) -> Task:
+    def decode(encoded: bytes | str) -> Task:
         try:
             task = _decode_task(encoded)
         except msgspec.DecodeError as error:
