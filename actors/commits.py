@@ -4,12 +4,9 @@ A core without a clock or a disk: the journal writes its batches in a thread, th
 being written, everything that happens adds to the next one. So a commit costs the same whether one task waits for it or a
 thousand: group commit falls out of the waiting. What was held for a batch (answers to people, runs for workers) is
 released when the batch is safe, and not before.
-
-Notes are looked at when a batch is taken: most were written many times over by then, and only the last counts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from actors.host import Post
 from actors.messages import WORKER
@@ -43,8 +40,6 @@ class GroupCommit:
         self.writing = False
         """Whether a batch was taken that is not safe yet."""
         self._batch = Batch()
-        self._noted: dict[str, dict[str, Any]] = {}
-        """By owner, what the batch is to have of it."""
         self._held: list[Post] = []
         self._going_out: list[Post] = []
         """What waits for the batch that is being written."""
@@ -58,7 +53,7 @@ class GroupCommit:
     @property
     def waits(self) -> bool:
         """Whether there is something to be taken."""
-        return bool(self._held or self._noted or not self._batch.empty)
+        return bool(self._held or not self._batch.empty)
 
     @property
     def tasks(self) -> int:
@@ -84,12 +79,6 @@ class GroupCommit:
         """What is to be written now, which may be nothing; call `safe` when it is."""
         self._going_out, self._held = self._held, []
         batch, self._batch = self._batch, Batch()
-        noted, self._noted = self._noted, {}
-        for owner, values in noted.items():
-            passing = passing_keys(owner)
-            for key, value in values.items():
-                if not key.startswith(passing):
-                    batch.notes[owner, key] = value
         batch.at = now
         self.writing = True
         return batch
@@ -123,10 +112,10 @@ class GroupCommit:
             elif kind is Noted:
                 owner = record.owner  # type: ignore[union-attr]
                 if not owner.startswith(_OF_A_WORKER):
-                    noted = self._noted.get(owner)
-                    if noted is None:
-                        noted = self._noted[owner] = {}
-                    noted.update(record.values)  # type: ignore[union-attr]
+                    passing = passing_keys(owner)
+                    for key, value in record.values.items():  # type: ignore[union-attr]
+                        if not key.startswith(passing):
+                            batch.notes[owner, key] = value
             else:
                 assert isinstance(record, Removed)
                 batch.tasks.pop(record.task_id, None)

@@ -4,9 +4,10 @@ A batch is only taken when the host is quiet: whoever drives it drives it until 
 store holds is always the state of all actors at one quiet moment, and all that a crash can lose beside it is what was held:
 runs that no worker began, and answers that nobody heard.
 
-Writing and deciding go on at the same time, so work must not wait for one another in one lump: if all workers waited for the
-same commit, the thread would rest while they run, and they while it writes. So a batch is taken as soon as it has half of what
-the last two had together; and when one is safe, the next is handed over before anybody is told of the first.
+Writing and deciding go on at the same time, so that work should not wait in one lump: if all workers waited for the same
+commit, the thread would rest while they run, and they while it writes. So a batch is taken as soon as it has half of what the
+last two had together; and when one is safe, the next is handed over before anybody is told of the first. On a disk that takes
+longer than the work it is the other way round: then all that waits goes into one commit, because two take twice as long.
 
 A commit that failed, or of which nobody knows, ends the runtime: to go on would be to acknowledge what may not be there.
 """
@@ -44,6 +45,11 @@ class StoreJournal:
         self._writer = _Writer(store) if threads else None
         self._sizes = (0, 0)
         """How many tasks the last two batches had."""
+        self._in_lumps = False
+        """Whether the disk is what everybody waits for, so that all of them wait for one commit."""
+        self._begun_at = self._decided_at = self._told_at = 0.0
+        """When the last commit was begun, something was last decided while it was written, and it was told of."""
+        self._write_seconds = 0.0
         self._ended = False
         self._wake = trio.Event()
         self._quiet = trio.Event()
@@ -76,7 +82,11 @@ class StoreJournal:
     def hasten(self) -> None:
         """Nothing is under way: begin a batch now, if it is large enough."""
         group = self._group
-        if self._writer is not None and not group.writing and group.tasks and 2 * group.tasks >= sum(self._sizes):
+        if self._writer is None:
+            return
+        if group.writing:
+            self._decided_at = self._now()
+        elif group.tasks and group.tasks >= (self._sizes[1] if self._in_lumps else sum(self._sizes) / 2):
             self._begin()
 
     async def run(self, now: Callable[[], float], drive: Callable[[], None], fail: Callable[[Exception], None]) -> None:
@@ -88,6 +98,9 @@ class StoreJournal:
             while not self.failed:
                 await self._wake.wait()
                 self._wake = trio.Event()
+                if self._in_lumps:
+                    # Whoever was just told has something to say first.
+                    await trio.lowlevel.checkpoint()
                 if not (self._group.writing or self.failed):
                     self._begin()
         finally:
@@ -98,7 +111,10 @@ class StoreJournal:
                     await trio.to_thread.run_sync(self._writer.stop)
 
     def _begin(self) -> None:
-        batch = self._group.take(self._now())
+        self._begun_at = self._decided_at = now = self._now()
+        if self._in_lumps and now - self._told_at > self._write_seconds:
+            self._in_lumps, self._sizes = False, (0, self._sizes[1])
+        batch = self._group.take(now)
         if batch.empty:
             self._tell(self._group.safe())
             return
@@ -123,7 +139,12 @@ class StoreJournal:
         self.commits += 1
         self.rows += len(batch.tasks) + len(batch.notes) + len(batch.removed)
         told = self._group.safe()
-        if self._writer is not None and self._group.tasks:
+        self._told_at = now = self._now()
+        self._write_seconds = now - self._begun_at
+        if self._group.tasks and now - self._decided_at > self._write_seconds / 2:
+            # Everybody had long done what there was to do.
+            self._in_lumps, self._sizes = True, (0, self._sizes[1] + self._group.tasks)
+        if self._writer is not None and self._group.tasks and not self._in_lumps:
             self._begin()
         elif self._group.waits:
             self._wake.set()

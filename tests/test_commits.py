@@ -60,7 +60,6 @@ def test_a_batch_has_the_last_of_each_note_and_none_that_ends_with_the_process()
 
 def test_what_only_the_process_notes_leaves_nothing_to_write() -> None:
     group = GroupCommit()
-    group.commit([Noted("worker/1", {"run": 1})], ("worker/1", []), list[Post]().extend)
-    assert group.idle and not group.waits
-    group.commit([Noted("scheduler", {"grant": 1})], ("scheduler", []), list[Post]().extend)
-    assert group.take(1.0).empty
+    for owner, key in (("worker/1", "run"), ("scheduler", "grant"), ("shard/alice", "await/t1")):
+        group.commit([Noted(owner, {key: 1})], (owner, []), list[Post]().extend)
+    assert group.idle and not group.waits and group.take(1.0).empty
