@@ -69,8 +69,8 @@ def measure(many: int, rounds: int) -> Iterator[Figure]:
                 stack.enter_context(closing(subject.store))
             yield from _growth(subjects, many, rounds)
         size = path.stat().st_size / 1e6
-        seconds, megabytes = _restored(path)
-    yield Figure("stored_restore_seconds", seconds, "s", "a million tasks at that speed, in s", seconds * 1e6 / many)
+        seconds, of_cpu, megabytes = _restored(path)
+    yield Figure(f"stored_restore_{many}", seconds, "s", f"{of_cpu:.1f} s of processor time", seconds / of_cpu)
     yield Figure("stored_restore_memory", megabytes, "MB", "its file", megabytes / size)
 
 
@@ -112,25 +112,26 @@ def task_of(number: int) -> Task:
 
 
 def _seconds(act: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    """Of processor time: nothing is flushed here, so nobody waits but for others on the machine."""
+    began = time.process_time()
     act()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
-def _restored(path: Path) -> tuple[float, float]:
-    """Seconds and megabytes, from a process that does nothing else."""
+def _restored(path: Path) -> tuple[float, float, float]:
+    """Seconds, those of processor time, and megabytes, from a process that does nothing else."""
     command = [sys.executable, "-m", "benchmarks.stored", str(path)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return float(said[0]), float(said[1])
+    return float(said[0]), float(said[1]), float(said[2])
 
 
 async def _open(path: str) -> None:
-    began = time.perf_counter()
+    began, began_cpu = time.perf_counter(), time.process_time()
     async with open_runtime(f"sqlite:{path}", workers=64):
-        seconds = time.perf_counter() - began
+        seconds, of_cpu = time.perf_counter() - began, time.process_time() - began_cpu
         # In kilobytes on Linux, in bytes on macOS.
         unit = 1e6 if sys.platform == "darwin" else 1e3
-        print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
+        print(seconds, of_cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,15 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 
 from actors.errors import StoreFailed, StoreInUse
 from actors.stores import schema
-from actors.stores.conformance import store_machine
+from actors.stores.conformance import batches, store_machine
 from actors.stores.contract import Batch, Listing, Store
 from actors.stores.memory import MemoryStore
 from actors.stores.sqlite import WRITES, SqliteReader, SqliteStore
+from actors.stores.upkeep import faults
 from actors.task import Status
 from tests.test_journal import task
 
@@ -214,6 +215,14 @@ def test_tasks_are_read_one_at_a_time(store: SqliteStore) -> None:
     assert [next(reading).id, next(reading).id] == ["t3", "t4"]
     assert len(steps) == 2, "ended tasks are asked for when the live ones have been read"
     assert [found.id for found in reading] == ["e1", "e2"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(batches)
+def test_the_columns_say_what_the_records_do(batch: Batch) -> None:
+    with closing(new_file()()) as store:
+        store.write(batch)
+        assert isinstance(store, SqliteStore) and list(faults(store)) == []
 
 
 def test_a_batch_is_one_statement_however_much_it_has(store: SqliteStore) -> None:

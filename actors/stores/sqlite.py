@@ -193,6 +193,8 @@ class SqliteStore(SqliteReader):
             run(f"PRAGMA synchronous = {synchronous}")
             run(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             migrate(self._connection, self.name)
+            # Said now if it has none, and not at the first commit.
+            run("SELECT json_extract('[1]', '$[0]')")
             # This connection's own: the file has tables and indexes alone.
             run(_BATCH)
             run(_ON_BATCH)
