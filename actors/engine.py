@@ -7,7 +7,7 @@ It runs under a shield: a program that is cancelled is cancelled in its own code
 back in order, as at any other stop.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
@@ -19,7 +19,7 @@ from actors.errors import InvalidConfig, RuntimeStopped
 from actors.execution import HandlerExecutor
 from actors.front import FRONT, Asked, Front
 from actors.handlers import Handler
-from actors.host import HOST, Gate, Host
+from actors.host import Gate, Host
 from actors.inbox import INBOX, InboxReader
 from actors.journal import StoreJournal
 from actors.log import FAILURES, FailureLog
@@ -34,13 +34,12 @@ from actors.messages import (
     Submit,
     Withdraw,
     WorkerClass,
-    shard_address,
     worker_address,
 )
 from actors.meter import Meter
 from actors.realtime import RealTime
 from actors.recording import Recorder
-from actors.restoring import interruptions
+from actors.restoring import resume
 from actors.scheduler import Scheduler
 from actors.spawned import Company
 from actors.stream import EventStream
@@ -189,12 +188,7 @@ class Engine:
 
     def _resume(self) -> None:
         """Begin where the store ends: what ran when the process before this one ended is settled as if that were now."""
-        now, self.host.now = self.host.now, self._stored_at or self.host.now
-        spawn_cores(self.host, self.settings)
-        for task, report in interruptions(self.table):
-            self.host.post(HOST, shard_address(task.user), report)
-        self.host.drain()
-        self.host.now = now
+        resume(self.host, self._stored_at, lambda: spawn_cores(self.host, self.settings))
 
     def _open_inbox(self, journal: StoreJournal) -> None:
         # On virtual time nobody else is there.
@@ -261,6 +255,8 @@ class Engine:
                 self.time.tell(sender, receiver, message)
         else:
             self.time.tell(sender, receiver, message)
+        if self.journal is not None:
+            self.journal.hasten()
         if self._awaited:
             self._look()
 
@@ -381,31 +377,46 @@ class Engine:
         task_id: str = (await asked.wait()).task_id
         return task_id
 
-    async def submit_many(self, submits: Sequence[Submit]) -> list[str | Exception]:
-        """Submit tasks together, and wait until all are answered: the id of each, or why it was refused.
+    async def submit_many(self, parts: Iterable[Sequence[Submit]]) -> list[str | Exception]:
+        """Submit tasks together, a part at a time, and wait until all are answered: the id of each, or why it was refused.
 
-        If this is cancelled, those that still waited at the door are not in.
+        If this is cancelled, those that still waited at the door are not in, nor are those of parts that were not taken yet.
         """
         self.check_open()
-        await trio.lowlevel.checkpoint_if_cancelled()
-        asked = [Asked() for _ in submits]
-        self.front.submits.update((submit.id, one) for submit, one in zip(submits, asked, strict=True))
+        await trio.lowlevel.checkpoint()
+        asked: list[tuple[Submit, Asked]] = []
+        # At a door that is full, nobody has more than a part of them wait; a store is given the next while it writes the last.
+        one_by_one = self.journal is None or self.settings.bounded
         try:
-            for submit in submits:
-                self.host.post(FRONT, QUEUE, submit)
-            self.time.drive()
-            waiting = [(submit, one) for submit, one in zip(submits, asked, strict=True) if one.answer is None]
-            self._at_the_door.update((one, submit) for submit, one in waiting)
-            for submit, one in waiting:
-                if one.answer is None:
-                    await self._wait_at_the_door(submit, one)
+            for part in parts:
+                self.check_open()
+                await trio.lowlevel.checkpoint_if_cancelled()
+                asked += (some := [(submit, Asked()) for submit in part])
+                self._submit_together(some)
+                if one_by_one:
+                    await self._answers(some)
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            await self._answers(asked)
         finally:
-            for submit, one in zip(submits, asked, strict=True):
+            for submit, one in asked:
                 if one.answer is None:
                     self._withdraw(submit)
                 del self.front.submits[submit.id]
-        await trio.lowlevel.cancel_shielded_checkpoint()
-        return [_id_or_error(one) for one in asked]
+        return [_id_or_error(one) for _, one in asked]
+
+    def _submit_together(self, some: Sequence[tuple[Submit, Asked]]) -> None:
+        self.front.submits.update((submit.id, one) for submit, one in some)
+        for submit, _ in some:
+            self.host.post(FRONT, QUEUE, submit)
+        self.time.drive()
+        self._at_the_door.update((one, submit) for submit, one in some if one.answer is None)
+        if self.journal is not None:
+            self.journal.hasten()
+
+    async def _answers(self, some: Sequence[tuple[Submit, Asked]]) -> None:
+        for submit, one in some:
+            if one.answer is None:
+                await self._wait_at_the_door(submit, one)
 
     async def _wait_at_the_door(self, submit: Submit, asked: Asked) -> None:
         try:

@@ -28,7 +28,7 @@ from actors.supervision import Group, Supervision
 from actors.table import Record, Table
 from actors.trace import ActorRestarted, Event, Undelivered
 
-__all__ = ["HOST", "Envelope", "Gate", "Host", "Journal", "Limits", "Order", "in_words"]
+__all__ = ["HOST", "Envelope", "Gate", "Host", "Journal", "Limits", "Order", "Post", "in_words"]
 
 HOST: Address = "host"
 """Who sends what no actor sends."""
@@ -64,10 +64,8 @@ class Gate(Protocol):
 class Journal(Protocol):
     """Where durability gets in: makes records safe, then releases what waited for them."""
 
-    def commit(
-        self, records: Sequence[Record], held: Sequence[Envelope], release: Callable[[Iterable[Envelope]], None]
-    ) -> None:
-        """Make the records safe and call `release(held)` once they are; not before."""
+    def commit(self, records: Sequence[Record], held: Post, release: Callable[[Iterable[Post]], None]) -> None:
+        """Make the records safe and call `release([held])` once they are, if it holds anything; not before."""
 
 
 class Order(Protocol):
@@ -280,10 +278,12 @@ class Host:
         else:
             self._deliver((HOST, target, _WAKE))
 
-    def release(self, envelopes: Iterable[Envelope]) -> None:
+    def release(self, posts: Iterable[Post]) -> None:
         """Post what was held for a journal."""
-        for sender, receiver, message in envelopes:
-            self.post(sender, receiver, message)
+        for post in posts:
+            if len(self._said) >= self._mailbox_max:
+                self._overflow(*post[1][0])
+            self._said.append(post)
 
     # How a message is handled
 
@@ -333,13 +333,9 @@ class Host:
                 self._overflow(*sends[0])
             said.append((address, sends))
         if self._journal is not None and (effects.held or effects.records):
-            self._commit(self._journal, address, effects)
+            self._journal.commit(effects.records, (address, effects.held), self.release)
         if effects.timer is not None:
             self._set_timer(address, effects.timer)
-
-    def _commit(self, journal: Journal, address: Address, effects: Effects) -> None:
-        held = [(address, receiver, message) for receiver, message in effects.held]
-        journal.commit(effects.records, held, self.release)
 
     def _contain(self, envelope: Envelope, error: Exception) -> None:
         """One core's exception is its own: its message is kept, its sender told, and the core rebuilt."""

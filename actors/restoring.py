@@ -8,17 +8,17 @@ worker down, at the last time that the store has seen: so the attempt is counted
 ends as poisoned, and nobody is charged for the time in which nothing ran.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from actors.messages import QUEUE, Finished
+from actors.host import HOST, Host
+from actors.messages import QUEUE, Finished, shard_address
 from actors.queue import key_note
 from actors.stores.contract import Store
 from actors.table import Noted, Table
 from actors.task import Status, Task
 
-__all__ = ["interruptions", "restore"]
+__all__ = ["interruptions", "restore", "resume"]
 
 INTERRUPTED = "the process ended while it ran"
 
@@ -33,16 +33,27 @@ def restore(store: Store, table: Table) -> float:
     for owner, key, value in store.notes():
         table.apply(Noted(owner, {key: value}))
     derived: dict[str, Any] = {}
-    held: Counter[str] = Counter()
+    apply = table.apply
     for task in store.tasks():
-        table.apply(task)
-        if not task.status.terminal:
-            held[task.user] += 1
+        apply(task)
         if task.idempotency_key is not None:
             derived[key_note(task)] = [task.id, task.kind]
-    derived |= {f"held/{user}": count for user, count in held.items()}
+    derived |= {f"held/{user}": table.pending(user) + table.running(user) for user in table.live_users()}
     table.apply(Noted(QUEUE, derived))
     return store.last_at()
+
+
+def resume(host: Host, stored_at: float, spawn: Callable[[], None]) -> None:
+    """Begin where the store ends: `spawn` starts the cores, before any worker, and what ran is settled as if that were then.
+
+    `host` has the restored table, and the time that it is now, which is its time again when this is done.
+    """
+    now, host.now = host.now, stored_at or host.now
+    spawn()
+    for task, report in interruptions(host.table):
+        host.post(HOST, shard_address(task.user), report)
+    host.drain()
+    host.now = now
 
 
 def interruptions(table: Table) -> Iterator[tuple[Task, Finished]]:

@@ -11,7 +11,7 @@ Every method here checks its arguments, sends a message, and waits for the answe
 What only looks (`get`, `tasks`, `explain`) reads the table and waits for nobody.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple, Unpack, cast, overload
 
@@ -183,9 +183,11 @@ class Runtime:
         if not isinstance(tasks, Iterable):
             raise InvalidTask(f"tasks must be some NewTasks, got {tasks!r}")
         waiting = list(tasks)
-        answers: list[str | Exception] = []
-        for first in range(0, len(waiting) or 1, SUBMITTED_AT_ONCE):
-            answers += await self._submit_some(waiting[first : first + SUBMITTED_AT_ONCE])
+        refused: dict[int, Exception] = {}
+        answers = await self._engine.submit_many(self._parts(waiting, refused))
+        if refused:
+            ids = iter(answers)
+            answers = [refused[place] if place in refused else next(ids) for place in range(len(waiting))]
         handles: list[TaskHandle[Any] | None] = []
         errors: dict[int, Exception] = {}
         for place, answer in enumerate(answers):
@@ -199,20 +201,16 @@ class Runtime:
             raise SomeRefused(handles, errors)
         return cast(list[TaskHandle[Any]], handles)
 
-    async def _submit_some(self, tasks: list[NewTask]) -> list[str | Exception]:
-        """The id of each, or why it was refused: some are no task even before they come to the door."""
-        submits: list[Submit | Exception] = []
-        for task in tasks:
-            try:
-                submits.append(self._submit(task))
-            except InvalidTask as error:
-                submits.append(error)
-        good = [submit for submit in submits if type(submit) is Submit]
-        answers = await self._engine.submit_many(good)
-        if len(good) == len(submits):
-            return answers
-        remaining = iter(answers)
-        return [submit if isinstance(submit, Exception) else next(remaining) for submit in submits]
+    def _parts(self, tasks: list[NewTask], refused: dict[int, Exception]) -> Iterator[list[Submit]]:
+        """What is handed in together; some are no task even before they come to the door."""
+        for first in range(0, len(tasks), SUBMITTED_AT_ONCE):
+            submits: list[Submit] = []
+            for place, task in enumerate(tasks[first : first + SUBMITTED_AT_ONCE], start=first):
+                try:
+                    submits.append(self._submit(task))
+                except InvalidTask as error:
+                    refused[place] = error
+            yield submits
 
     def _new_task(self, kind: str | Handler[Any, Any], payload: Any, options: TaskOptions) -> NewTask:
         if isinstance(kind, Handler):

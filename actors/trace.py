@@ -15,6 +15,7 @@ from actors.errors import InvalidConfig
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Acknowledged",
     "ActorRestarted",
     "Admitted",
     "CancelRequested",
@@ -33,6 +34,7 @@ __all__ = [
     "Relimited",
     "ReportRefused",
     "Requeued",
+    "Restored",
     "Resumed",
     "Retried",
     "Reweighted",
@@ -42,6 +44,7 @@ __all__ = [
     "StopIgnored",
     "SubmitRefused",
     "Swept",
+    "Told",
     "TraceWriter",
     "Undelivered",
     "Unreachable",
@@ -292,6 +295,30 @@ class FaultInjected(_Base, frozen=True, gc=False, tag="fault_injected"):
     """How far the clock leapt, if that is what it did."""
 
 
+class Acknowledged(_Base, frozen=True, gc=False, tag="acknowledged"):
+    """A submitter was told that its task is safe: said by those who submit in a simulation with a store."""
+
+    task: str
+
+
+class Told(_Base, frozen=True, gc=False, tag="told"):
+    """Whoever waited for a task was told how it ended: said by those who submit in a simulation with a store."""
+
+    task: str
+    status: str
+
+
+class Restored(_Base, frozen=True, gc=False, tag="restored"):
+    """A simulated process ended, and begins again with what its store had at this time: what came after is undone.
+
+    Of all the events up to here that were not undone before, the first `kept` hold.
+    """
+
+    kept: int
+    resumed_at: float
+    """When it begins again."""
+
+
 class Undelivered(_Base, frozen=True, gc=False, tag="undelivered"):
     """A message found no one to handle it."""
 
@@ -343,6 +370,9 @@ Event = (
     | Reachable
     | ActorRestarted
     | FaultInjected
+    | Acknowledged
+    | Told
+    | Restored
     | Undelivered
     | ScheduleFired
     | Skipped

@@ -4,6 +4,7 @@ from sim.causes import Causes, Hold, Stay, causal_graph
 from sim.delays import Step, why
 from sim.fairness import Lag, assert_fair, worst_lag
 from sim.faults import (
+    AmbiguousWrite,
     CancelRace,
     ClockJump,
     Crash,
@@ -13,13 +14,17 @@ from sim.faults import (
     Duplicate,
     Fail,
     Hang,
+    Kill,
     LostBeats,
     Poison,
+    PowerLoss,
     Reconfigure,
     Slow,
     StealRace,
     Stop,
+    StoreStall,
     WorkerCrash,
+    WriteError,
     Zombie,
 )
 from sim.full import simulate_fully
@@ -62,9 +67,11 @@ from sim.scenario import (
     Scenario,
     User,
 )
+from sim.storage import Storage
 
 __all__ = [
     "AddWorkersEvent",
+    "AmbiguousWrite",
     "At",
     "Burst",
     "CancelRace",
@@ -86,6 +93,7 @@ __all__ = [
     "GroupMetrics",
     "Hang",
     "Hold",
+    "Kill",
     "Kind",
     "Lag",
     "Lognormal",
@@ -96,6 +104,7 @@ __all__ = [
     "PauseEvent",
     "Poison",
     "Poisson",
+    "PowerLoss",
     "PriorityOrder",
     "RandomOrder",
     "Reconfigure",
@@ -113,12 +122,15 @@ __all__ = [
     "StealRace",
     "Step",
     "Stop",
+    "Storage",
+    "StoreStall",
     "Uniform",
     "User",
     "Violation",
     "WorkerCrash",
     "Workers",
     "Workload",
+    "WriteError",
     "Zombie",
     "assert_fair",
     "causal_graph",

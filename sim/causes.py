@@ -37,17 +37,22 @@ from actors.trace import (
     Released,
     Relimited,
     Requeued,
+    Restored,
     Resumed,
     Retried,
     Started,
     StopIgnored,
     Unreachable,
 )
+from sim.undone import standing
 
 if TYPE_CHECKING:
     from networkx import DiGraph
 
-__all__ = ["Causes", "Hold", "Stay", "causal_graph"]
+__all__ = ["GONE", "Causes", "Hold", "Stay", "causal_graph"]
+
+GONE = "gone"
+"""The key of a hold in which there was no process."""
 
 Key = tuple[str, int]
 """A task and the number of its stay."""
@@ -99,7 +104,7 @@ class Hold:
     """A time in which nothing of somebody could start."""
 
     key: str
-    """`all`, `kind/...`, `user/...`, or `reach/...` for a user whom no worker may serve."""
+    """`all`, `kind/...`, `user/...`, `reach/...` for a user whom no worker may serve, or `gone` where there was no process."""
     began_at: float
     ended_at: float | None = None
 
@@ -115,6 +120,13 @@ class Causes:
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
+        self._limits = None if settings is None else settings.limits()
+        policy = None if settings is None else settings.sharing
+        self._cap = policy.user_concurrency_max if isinstance(policy, CapsUsers) else None
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Nothing has been seen yet."""
         self._stays: dict[Key, Stay] = {}
         self._current: dict[str, Stay] = {}
         self._last_on: dict[str, Stay] = {}
@@ -129,9 +141,6 @@ class Causes:
         """Of each rate, how many there were, and when."""
         self._now = 0.0
         self._holds: list[Hold] = []
-        self._limits = None if settings is None else settings.limits()
-        policy = None if settings is None else settings.sharing
-        self._cap = policy.user_concurrency_max if isinstance(policy, CapsUsers) else None
 
     def on_event(self, event: Event) -> None:
         if event.at > self._now:
@@ -284,6 +293,9 @@ class Causes:
     def _unreachable(self, event: Unreachable) -> None:
         self._holds.append(Hold("reach/" + event.user, event.at))
 
+    def _restored(self, event: Restored) -> None:
+        self._holds.append(Hold(GONE, event.at, event.resumed_at))
+
     def _reachable(self, event: Reachable) -> None:
         self._let_go("reach/" + event.user)
 
@@ -348,9 +360,8 @@ def causal_graph(events: Iterable[Any], settings: Settings | None = None) -> "Di
     {'reason': 'worker', 'seconds': 4.0}
     """
     causes = Causes(settings)
-    for event in events:
-        if hasattr(event, "at"):
-            causes.on_event(event)
+    for event in standing(event for event in events if hasattr(event, "at")):
+        causes.on_event(event)
     return causes.graph()
 
 
@@ -390,4 +401,5 @@ _HANDLERS: dict[type, Callable[[Causes, Any], None]] = {
     Relimited: Causes._relimited,
     Unreachable: Causes._unreachable,
     Reachable: Causes._reachable,
+    Restored: Causes._restored,
 }

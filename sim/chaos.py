@@ -1,4 +1,5 @@
-"""Faults that happen at a time: crashes between messages, leaps of the clock, workers that retire, orders at random.
+"""Faults that happen at a time: crashes between messages, leaps of the clock, workers that retire, orders at random, and the end
+of the whole process.
 
 The run asks when the next is due, as it asks the host for its next timer. All that chaos has to say goes through the
 host's mailbox, like everything else.
@@ -15,9 +16,10 @@ from actors.host import HOST, Host
 from actors.messages import QUEUE, SCHEDULER, Address, Pause, Resume, Retire, SetLimit, SetWeight
 from actors.table import Noted
 from actors.worker import Worker
-from sim.faults import ClockJump, Crash, Reconfigure, Stop, TimedFault
+from sim.faults import ClockJump, Crash, Kill, PowerLoss, Reconfigure, Stop, TimedFault
 from sim.gate import FaultGate
 from sim.injection import CrashNow, Injection
+from sim.journal import SimulatedJournal
 from sim.scenario import Scenario
 
 __all__ = ["Chaos"]
@@ -28,21 +30,37 @@ Action = Callable[[], None]
 class Chaos:
     """Does what is due."""
 
-    def __init__(self, scenario: Scenario, host: Host, injection: Injection, gate: FaultGate) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        host: Host,
+        injection: Injection,
+        gate: FaultGate,
+        journal: SimulatedJournal | None = None,
+    ) -> None:
         self._scenario = scenario
         self._host = host
         self._injection = injection
         self._gate = gate
+        self._journal = journal
         self._due: list[tuple[float, int, Action]] = []
         self._count = 0
         self._restoring: dict[str, Any] = {}
         """What puts back what was changed, by what that is."""
+        self._in_force: dict[str, Any] = {}
+        """The last order about everything that there ever was one about."""
         for number, fault in enumerate(scenario.faults):
             if isinstance(fault, TimedFault):
                 for at in self._moments(number, fault):
                     self._plan(at, partial(self._strike, number, fault))
             elif isinstance(fault, Reconfigure):
                 self._plan_orders(number, fault)
+
+    def begin_life(self, host: Host) -> None:
+        """The process began again, on this host: the last orders may be lost, and are given again."""
+        self._host = host
+        for what, order in self._in_force.items():
+            self._order(what, order)
 
     @property
     def next_at(self) -> float:
@@ -78,10 +96,18 @@ class Chaos:
                 self._injection.fire(number, f"{fault.seconds:g} s ahead", fault.seconds)
                 host.now += fault.seconds
                 self._gate.leap(host.now)
+            case Kill(when="at_once") | PowerLoss():
+                self._store().kill(number, fault)
+            case Kill():
+                self._store().planned.append((number, fault))
             case Stop():
                 for address in self._targets(fault.target):
                     if isinstance(host.core(address), Worker):
                         self._retire(number, fault, address)
+
+    def _store(self) -> SimulatedJournal:
+        assert self._journal is not None, "a scenario whose process is killed has a store"
+        return self._journal
 
     def _targets(self, pattern: str) -> list[Address]:
         return [address for address in self._host.addresses() if fnmatchcase(address, pattern)]
@@ -98,6 +124,9 @@ class Chaos:
         """A worker that has retired begins anew; one that is still at its last task does so later."""
         core = self._host.core(worker)
         assert isinstance(core, Worker) and fault.back_after_seconds is not None, "it retired, to come back"
+        if not self._host.table.notes(worker).get("retiring"):
+            # It came back with the whole process.
+            return
         if core.owes_report:
             self._plan(self._host.now + fault.back_after_seconds, partial(self._bring_back, worker, fault))
             return
@@ -117,7 +146,7 @@ class Chaos:
     def _give_order(self, number: int, count: int) -> None:
         """Change something; or, if something is paused, let it go on: both at once would meet on their way."""
         if paused := [key for key in self._restoring if key.startswith("pause")]:
-            self._order(self._restoring.pop(paused[0]))
+            self._order(paused[0], self._restoring.pop(paused[0]))
             return
 
         def draw(what: str, choices: Any) -> Any:
@@ -141,17 +170,18 @@ class Chaos:
         what = draw("what", list(orders))
         order, restoring = orders[what]
         self._injection.fire(number, what)
-        self._order(order)
+        self._order(what, order)
         self._restoring[what] = restoring
 
     def _restore(self) -> None:
         """One order after the other, each when all that followed from the last is done: a grant that one of them brought about
         could meet the next on its way."""
-        for order in self._restoring.values():
-            self._plan(self._host.now, partial(self._order, order))
+        for what, order in self._restoring.items():
+            self._plan(self._host.now, partial(self._order, what, order))
         self._restoring.clear()
 
-    def _order(self, order: Any) -> None:
+    def _order(self, what: str, order: Any) -> None:
+        self._in_force[what] = order
         self._host.post(HOST, SCHEDULER, order)
         if isinstance(order, SetWeight):
             self._host.post(HOST, QUEUE, order)

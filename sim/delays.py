@@ -15,7 +15,7 @@ from actors.errors import UnknownTask
 from actors.policies import suggestion
 from actors.restraints import EVERYTHING, kind_key, user_key
 from actors.task import Priority
-from sim.causes import Hold, Key, Stay
+from sim.causes import GONE, Hold, Key, Stay
 
 if TYPE_CHECKING:
     from networkx import DiGraph
@@ -30,7 +30,7 @@ class Step:
     began_at: float
     ended_at: float
     reason: str
-    """`busy`, `turn`, `order`, `limit`, `pause`, `unreachable`, `silent`, `run`, `door`, `retry`, `release` or `requeue`."""
+    """`busy`, `turn`, `order`, `limit`, `pause`, `unreachable`, `restart`, `silent`, `run`, `door`, `retry`, `release` or `requeue`."""
     said: str
     """The same in words."""
     task: str | None = None
@@ -230,7 +230,7 @@ class _Chain:
     def _with_holds(self, steps: list[Step]) -> list[Step]:
         """The same steps, but for the times in which nothing of the kind could start: those are one step each."""
         stay = self._stay
-        keys = (EVERYTHING, kind_key(stay.kind), user_key(stay.user), "reach/" + stay.user)
+        keys = (EVERYTHING, kind_key(stay.kind), user_key(stay.user), "reach/" + stay.user, GONE)
         for hold in self._graph.graph["holds"]:
             if hold.key in keys and steps:
                 steps = _cut(steps, hold, self._graph.graph["now"])
@@ -252,6 +252,8 @@ def _cut(steps: list[Step], hold: Hold, now: float) -> list[Step]:
     role, _, name = hold.key.partition("/")
     if role == "reach":
         reason, said = "unreachable", f"no worker may serve {name}"
+    elif role == GONE:
+        reason, said = "restart", "the process had ended"
     else:
         reason, said = (
             "pause",

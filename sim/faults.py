@@ -1,10 +1,8 @@
 """What a scenario breaks, as its `[[fault]]` tables say: what, whom, when and how often.
 
-Three sorts. *Timed* faults happen at `at_seconds`, or `times` times at moments drawn from `from_seconds` to
-`until_seconds`. Faults of *messages* and of *runs* take their chances: each message or execution that they are about is hit
-with `probability` while `from_seconds <= now < until_seconds`, at most `fires_max` times; without `until_seconds` they go on
-for ever. A run with faults that have no end can only be judged for safety; where `liveness = true` every fault must have
-one, and then everything that was admitted must end too.
+Some happen at a time, and some take their chances with each message, execution or commit (see occasions.py). A run with
+faults that have no end can only be judged for safety; where `liveness = true` every fault must have one, and then everything
+that was admitted must end too.
 
 Only what a lease covers is ever dropped: `Run`, `Finished` and `Beat`. Anything may be late, but no message overtakes
 another of the same sender and receiver; late copies and zombies' reports, which tokens fence, excepted.
@@ -19,11 +17,13 @@ import attrs
 from actors import messages as every_message
 from actors.errors import InvalidConfig
 from actors.messages import Address, Run
-from actors.validators import between, finite, greater_than, one_of, or_none, printable, whole
+from actors.validators import finite, greater_than, one_of, or_none, printable
+from sim.occasions import ChanceFault, Occasion, TimedFault, check_window
 
 __all__ = [
     "COVERED",
     "FAULTS",
+    "AmbiguousWrite",
     "CancelRace",
     "ChanceFault",
     "ClockJump",
@@ -35,16 +35,21 @@ __all__ = [
     "Fail",
     "Fault",
     "Hang",
+    "Kill",
     "LostBeats",
     "MessageFault",
     "Poison",
+    "PowerLoss",
     "Reconfigure",
     "RunFault",
     "Slow",
     "StealRace",
     "Stop",
+    "StoreFault",
+    "StoreStall",
     "TimedFault",
     "WorkerCrash",
+    "WriteError",
     "Zombie",
     "mistakes",
     "name_of",
@@ -67,60 +72,6 @@ def _names_of_messages(*names: str) -> Any:
                 raise InvalidConfig(f"{attribute.name} must be of {', '.join(names)}, got {name!r}")
 
     return check
-
-
-@attrs.frozen(kw_only=True)
-class _Fault:
-    fires_min: int = attrs.field(default=0, validator=whole(0))
-    """How often it must have happened in the end: a scenario whose fault never fired shows nothing."""
-
-
-@attrs.frozen(kw_only=True)
-class TimedFault(_Fault):
-    """Happens at a time, or at times that are drawn from a window."""
-
-    at_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
-    """When."""
-    from_seconds: float = attrs.field(default=0.0, validator=finite(0))
-    """Not before."""
-    until_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
-    """Not from then on."""
-    times: int = attrs.field(default=1, validator=whole(1))
-    """How often, in the window."""
-
-    def __attrs_post_init__(self) -> None:
-        if (self.at_seconds is None) == (self.until_seconds is None):
-            raise InvalidConfig("fault must have either at_seconds or until_seconds")
-        if self.at_seconds is not None and (self.times > 1 or self.from_seconds):
-            raise InvalidConfig("fault at at_seconds happens once: from_seconds and times need until_seconds")
-        _check_window(self)
-
-
-@attrs.frozen(kw_only=True)
-class ChanceFault(_Fault):
-    """Takes its chances, one for each message or execution that it is about."""
-
-    from_seconds: float = attrs.field(default=0.0, validator=finite(0))
-    """Not before."""
-    until_seconds: float | None = attrs.field(default=None, validator=or_none(finite(0)))
-    """Not from then on."""
-    probability: float = attrs.field(default=1.0, validator=between(0, 1))
-    """Of each chance."""
-    fires_max: int | None = attrs.field(default=None, validator=or_none(whole(1)))
-    """How often it happens at most."""
-
-    def __attrs_post_init__(self) -> None:
-        _check_window(self)
-
-    def is_open(self, now: float) -> bool:
-        """Whether it may happen now."""
-        return self.from_seconds <= now and (self.until_seconds is None or now < self.until_seconds)
-
-
-def _check_window(fault: "TimedFault | ChanceFault | Reconfigure") -> None:
-    if fault.until_seconds is not None and fault.until_seconds <= fault.from_seconds:
-        limits = f"{fault.from_seconds:g}, got {fault.until_seconds:g}"
-        raise InvalidConfig(f"until_seconds must be after from_seconds, which is {limits}")
 
 
 # At a time
@@ -155,7 +106,7 @@ class Stop(TimedFault):
 
 
 @attrs.frozen(kw_only=True)
-class Reconfigure(_Fault):
+class Reconfigure(Occasion):
     """An operator who cannot make up their mind: weights, limits and pauses change, and are put back in the end."""
 
     from_seconds: float = attrs.field(default=0.0, validator=finite(0))
@@ -166,7 +117,7 @@ class Reconfigure(_Fault):
     """How often something changes."""
 
     def __attrs_post_init__(self) -> None:
-        _check_window(self)
+        check_window(self)
 
 
 # By chance: messages
@@ -199,7 +150,7 @@ class Delay(MessageFault):
     """With this, each delay is drawn between the two."""
 
     def __attrs_post_init__(self) -> None:
-        _check_window(self)
+        check_window(self)
         if self.seconds_max is not None and self.seconds_max < self.seconds:
             raise InvalidConfig(f"seconds_max must be at least seconds, {self.seconds:g}, got {self.seconds_max:g}")
 
@@ -318,6 +269,55 @@ class Zombie(RunFault):
     """How late, in leases."""
 
 
+# To a process and its store
+
+KILLED = ("at_once", "writing", "written")
+"""When a process can be killed: at any moment, in the midst of its next commit, or with that stored and nobody told."""
+
+
+@attrs.frozen(kw_only=True)
+class Kill(TimedFault):
+    """The whole process is killed, and begins again with what its store has. A commit under way is stored, torn or not there, by lot."""
+
+    when: str = attrs.field(default="at_once", validator=one_of(KILLED))
+    """`at_once`, in the midst of `writing` its next commit, or when that is `written` and nobody was told."""
+    back_after_seconds: float = attrs.field(default=1.0, validator=finite(0))
+    """How long it is gone."""
+
+
+@attrs.frozen(kw_only=True)
+class PowerLoss(TimedFault):
+    """The machine goes down: what was not flushed to the disk is lost from some byte on, so that the last commit there may be torn."""
+
+    back_after_seconds: float = attrs.field(default=1.0, validator=finite(0))
+    """How long it is gone."""
+
+
+@attrs.frozen(kw_only=True)
+class WriteError(ChanceFault):
+    """A commit fails and is not stored: the process ends, and begins again."""
+
+    back_after_seconds: float = attrs.field(default=1.0, validator=finite(0))
+    """How long it is gone."""
+
+
+@attrs.frozen(kw_only=True)
+class AmbiguousWrite(ChanceFault):
+    """A commit fails though it was stored: the process, which cannot know, ends, and begins again."""
+
+    back_after_seconds: float = attrs.field(default=1.0, validator=finite(0))
+    """How long it is gone."""
+
+
+@attrs.frozen(kw_only=True)
+class StoreStall(ChanceFault):
+    """A commit takes longer."""
+
+    seconds: float = attrs.field(validator=greater_than(0))
+    """So much longer."""
+
+
+StoreFault = Kill | PowerLoss | WriteError | AmbiguousWrite | StoreStall
 Fault = (
     Crash
     | ClockJump
@@ -336,6 +336,11 @@ Fault = (
     | Poison
     | LostBeats
     | Zombie
+    | Kill
+    | PowerLoss
+    | WriteError
+    | AmbiguousWrite
+    | StoreStall
 )
 FAULTS: dict[str, type[Any]] = {
     "crash": Crash,
@@ -355,6 +360,11 @@ FAULTS: dict[str, type[Any]] = {
     "poison": Poison,
     "lost_beats": LostBeats,
     "zombie": Zombie,
+    "kill": Kill,
+    "power_loss": PowerLoss,
+    "write_error": WriteError,
+    "ambiguous_write": AmbiguousWrite,
+    "store_stall": StoreStall,
 }
 _NAMES = {found: name for name, found in FAULTS.items()}
 
@@ -372,9 +382,13 @@ def name_of(fault: Fault) -> str:
 
 
 def mistakes(
-    faults: Sequence[Fault], liveness: bool, addresses: Sequence[Address], untimed_kinds: Sequence[str]
+    faults: Sequence[Fault],
+    liveness: bool,
+    addresses: Sequence[Address],
+    untimed_kinds: Sequence[str],
+    has_store: bool,
 ) -> Iterator[str]:
-    """What is wrong with the faults of a scenario that has these actors, and these kinds without a timeout."""
+    """What is wrong with the faults of a scenario that has these actors, these kinds without a timeout, and maybe a store."""
     for number, fault in enumerate(faults):
         path, target = f"fault[{number}]", getattr(fault, "target", None)
         if target is not None and not any(fnmatchcase(address, target) for address in addresses):
@@ -383,6 +397,8 @@ def mistakes(
             for kind in untimed_kinds:
                 if fault.kind in (None, kind):
                     yield f"{path} must be of kinds with a timeout_seconds, or it hangs for ever: {kind!r} has none"
+        if isinstance(fault, StoreFault) and not has_store:
+            yield f"{path} must be in a scenario with a runtime.store: {name_of(fault)} is about what is stored"
         if liveness and isinstance(fault, ChanceFault) and fault.until_seconds is None:
             yield f"{path}.until_seconds must be given where liveness is true: every fault must end"
         if liveness and isinstance(fault, Stop) and fault.back_after_seconds is None:

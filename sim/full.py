@@ -22,8 +22,8 @@ from sim.invariants import Observer
 from sim.observation import Observation, SimulationResult
 from sim.operator import AddWorkersEvent, RetireWorkersEvent
 from sim.pool import Pool
-from sim.runner import spawn_world
 from sim.scenario import Kind, Scenario
+from sim.world import spawn_world, world_of
 
 __all__ = ["simulate_fully"]
 
@@ -58,6 +58,8 @@ def simulate_fully(
 def _refuse_what_only_cores_do(scenario: Scenario) -> None:
     if scenario.faults:
         raise InvalidConfig("fault must not be in a scenario that is simulated fully: the cores alone have faults")
+    if scenario.runtime.store is not None:
+        raise InvalidConfig("runtime.store must not be in a scenario that is simulated fully: the cores alone have one")
     if any(isinstance(event, (AddWorkersEvent, RetireWorkersEvent)) for event in scenario.events):
         raise InvalidConfig("a full simulation must have the same workers throughout: no event may add or retire any")
     if scenario.workload is not None:
@@ -103,7 +105,7 @@ class _FullSimulation:
         engine.add_sink(self.observation.on_event)
         async with trio.open_nursery() as nursery:
             await nursery.start(engine.run)
-            spawn_world(engine.host, self._scenario, pool, _nobody_comes)
+            spawn_world(engine.host, world_of(self._scenario, pool, _nobody_comes))
             engine.time.drive()
             await self.clock.wait_until_idle()
             self.observation.on_end(engine.now())

@@ -71,6 +71,13 @@ class FaultGate:
         self._late_until = 0.0
         """When the last message arrives that is late and that no lease covers."""
 
+    def begin_life(self, table: Table) -> None:
+        """The process began again, with this table: nothing is under way any more."""
+        self._table = table
+        self._marks.clear()
+        self._held.clear()
+        self._late_until = 0.0
+
     def under_way(self, now: float) -> bool:
         """Whether a message that the runtime waits for is late: then no instant is quiet."""
         return now < self._late_until

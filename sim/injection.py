@@ -64,6 +64,10 @@ class Injection:
         self._crashes: defaultdict[Address, list[float]] = defaultdict(list)
         """When each actor crashed of late."""
 
+    def begin_life(self, table: Table) -> None:
+        """The process began again, with this table. What had happened has happened."""
+        self._table = table
+
     def of(self, *kinds: type) -> list[int]:
         """The numbers of the faults that are of these classes."""
         return [number for number, fault in enumerate(self.faults) if isinstance(fault, kinds)]

@@ -18,17 +18,21 @@ tokens and leases, and takes no worker to be healthy.
 - I19 poison, I20 herd: see retries.py.
 - I21 escalation: see restarts.py.
 - I25 time: no event is earlier than the one before.
+- With a store, I2 acknowledgements and I23 rehydration: see promises.py. When a process begins again, so does the ledger: it
+  is folded anew from the events that hold, with all that was found and told before.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from actors.config import Settings
+from actors.host import Host
 from actors.messages import Address, WorkerClass
 from actors.supervision import Group
 from actors.table import Table
 from actors.task import Status
 from actors.trace import (
+    Acknowledged,
     ActorRestarted,
     Admitted,
     Event,
@@ -36,17 +40,20 @@ from actors.trace import (
     Progressed,
     Reachable,
     ReportRefused,
+    Restored,
     ScheduleFired,
     StopIgnored,
     SubmitRefused,
+    Told,
 )
 from sim.admission import KEYS, MEMORY
 from sim.crew import RETIREMENT, WORK_CONSERVATION
 from sim.entries import Entry
-from sim.lag import LAG, VIRTUAL_TIME, SharingJudge, lag_of
+from sim.lag import LAG, VIRTUAL_TIME, SharingJudge, lag_of, virtual_time
 from sim.leases import ORPHANS, RECOVERY
 from sim.overtaking import OVERTAKING
 from sim.picks import PICK
+from sim.promises import LOST, REHYDRATION, Promises, check_fold, check_shards
 from sim.restarts import ESCALATION, Restarts
 from sim.restrictions import ASSIGNMENT, CONCURRENCY, PAUSES, RATE
 from sim.retries import HERD, POISON
@@ -58,6 +65,7 @@ __all__ = ["INVARIANTS", "Entry", "Ledger", "Observer", "Violation"]
 TIME = "I25 time"
 INVARIANTS = (
     CONSERVATION,
+    LOST,
     FENCING,
     ONE_OUTCOME,
     EXECUTIONS,
@@ -80,11 +88,12 @@ INVARIANTS = (
     ESCALATION,
     RETIREMENT,
     VIRTUAL_TIME,
+    REHYDRATION,
     TIME,
 )
 """What is checked on every run."""
 
-_HARMLESS = (SubmitRefused, StopIgnored, Progressed, Reachable, ScheduleFired)
+_HARMLESS = (SubmitRefused, StopIgnored, Progressed, Reachable, ScheduleFired, Acknowledged, Told)
 """Events after which the same can be served as before."""
 
 
@@ -119,8 +128,10 @@ class Ledger:
         self._table = table
         lag = lag_of(settings, table, workers, is_shared, broken)
         self._judges: tuple[SharingJudge, ...] = (*judges, *([] if lag is None else [lag]))
-        self._restarts = None if supervision is None else Restarts(supervision, broken)
+        self._supervision = supervision
+        self._restarts = self._no_restarts()
         self._tasks = Tasks(settings, table, workers, self._judges, retried_by_kind, broken)
+        self._promises = Promises(broken)
         self.entries = self._tasks.entries
         self.crew = self._tasks.crew
         self.waiting = self._tasks.waiting
@@ -176,9 +187,43 @@ class Ledger:
         if self._restarts is not None and isinstance(event, ActorRestarted):
             self._restarts.on_event(event)
             self._has_restarted = True
+        elif isinstance(event, Restored):
+            # Nobody in the new process has borne a crash.
+            self._restarts = self._no_restarts()
+        elif isinstance(event, Acknowledged):
+            self._promises.acknowledged(event)
+        elif isinstance(event, Told):
+            self._promises.told(event)
         if not isinstance(event, _HARMLESS):
             for judge in self._judges:
                 judge.on_event(event)
+
+    # Processes that end and begin again
+
+    def fold_quiet(self, now: float) -> None:
+        """What is folded anew was quiet then; how the table stood at that time nobody knows any more."""
+        self.waiting.mature(now)
+        if self._restarts is not None:
+            self._restarts.on_quiet(now)
+
+    def _no_restarts(self) -> Restarts | None:
+        return None if self._supervision is None else Restarts(self._supervision, self._broken)
+
+    def begin_life(self, before: "Ledger", at: float, virtual: float) -> None:
+        """All that holds is folded, and the table is what the store gave back; it was `virtual` then, by the scheduler's clock.
+
+        What was found and told before this stays so.
+        """
+        self._found.take_over(before._found)
+        self._promises.take_over(before._promises)
+        check_fold(self._table, self.entries, at, self._broken)
+        if (now := virtual_time(self._table)) < virtual:
+            self._broken(REHYDRATION, at, f"virtual time was {virtual:g} and came back as {now:g}")
+        self._promises.check(self._table, at)
+
+    def check_shards(self, host: Host, queue_drops: bool) -> None:
+        """The cores were built from that table."""
+        check_shards(host, self._table, queue_drops, self.last_at, self._broken)
 
     def on_quiet(self, now: float) -> None:
         if now < self.last_at:
@@ -217,6 +262,7 @@ class Ledger:
         """Nothing will ever happen again."""
         self._tasks.on_end(now)
         self.crew.on_end(now)
+        self._promises.check(self._table, now)
         for judge in self._judges:
             judge.on_end(now)
         self._tasks.admission.check_keys(self._table, now)

@@ -30,7 +30,7 @@ from sim.entries import Entry
 from sim.siblings import Clock, Sibling, Siblings
 from sim.violations import Broken
 
-__all__ = ["LAG", "VIRTUAL_TIME", "Eligibility", "Lag", "SharingJudge", "is_correction", "lag_of"]
+__all__ = ["LAG", "VIRTUAL_TIME", "Eligibility", "Lag", "SharingJudge", "is_correction", "lag_of", "virtual_time"]
 
 LAG = "I12 service lag"
 VIRTUAL_TIME = "I23 virtual time"
@@ -45,6 +45,15 @@ def lag_of(
     if type(settings.sharing) is not WeightedFair:
         return None
     return Lag(settings, table, workers, broken) if is_shared else Lone(table, broken)
+
+
+def virtual_time(table: Table) -> float:
+    """The virtual time of the pool, as the scheduler noted it.
+
+    >>> virtual_time(Table())
+    0.0
+    """
+    return _virtual(table.notes(SCHEDULER), "")
 
 
 def is_correction(difference: float, now: float) -> bool:

@@ -12,7 +12,7 @@ from actors.config import Settings
 from actors.host import Host
 from actors.policies import ORDERING, SHARING
 from actors.table import Table
-from actors.trace import Event, TraceWriter
+from actors.trace import Event, Restored, TraceWriter
 from actors.version import installed_version
 from actors.wiring import TREE
 from sim.crashes import NO_CRASH_OF_ITS_OWN, Crashes
@@ -21,6 +21,7 @@ from sim.header import header_of
 from sim.injection import FaultCount
 from sim.interleaving import interleaving_in_words
 from sim.invariants import Ledger, Observer, Violation
+from sim.lag import virtual_time
 from sim.liveness import EVERYTHING_ENDS, unended
 from sim.metrics import Metrics, Summary
 from sim.overtaken import Overtaken
@@ -29,6 +30,7 @@ from sim.pairs import PairLag
 from sim.pool import Pool
 from sim.scenario import Check, Scenario
 from sim.turns import TurnLog
+from sim.undone import Refolded
 
 __all__ = ["CheckResult", "Observation", "SimulationResult"]
 
@@ -85,6 +87,10 @@ class SimulationResult:
     zombies: int
     faults: tuple[FaultCount, ...]
     """How often each fault of the scenario happened."""
+    commits: int
+    """How many batches were made safe; 0 without a store."""
+    restarts: int
+    """How often the process ended and began again with what its store had."""
     violations: tuple[Violation, ...]
     """The first invariants that were broken, with what happened."""
     table: Table = attrs.field(repr=False)
@@ -115,44 +121,58 @@ class Observation:
         trace: BinaryIO | None = None,
     ) -> None:
         self._scenario = scenario
+        self._settings = settings
+        self._pool = pool
         self._table = table
+        self._host: Host | None = None
+        self._writer = TraceWriter(trace, header_of(scenario))
+        self._crashes = Crashes()
+        self._others = observers
+        self._unwritten: list[Event] = []
+        self._log: list[Event | float] | None = None if scenario.runtime.store is None else []
+        """Every event that was not undone, and the quiet instants between them: only a process that ends is begun anew."""
+        self.restarts = 0
+        """How often that was."""
+        self._watch()
+        self.on_event = self._hearing() if self._log is None else self._on_event
+        """Something happened."""
+
+    def _watch(self) -> None:
+        """Begin to look, at what the table holds now."""
+        scenario, settings, pool = self._scenario, self._settings, self._pool
         asked = {check.metric for check in scenario.checks}
         self._pairs = PairLag(settings, pool.classes) if "service_lag" in asked else None
         kinds_of = {user.name: frozenset(found.kind for found in user.arrivals) for user in scenario.each_user()}
         self.turns = TurnLog(settings, pool.classes, kinds_of)
-        judges = (self.turns,) if self._pairs is None else (self.turns, self._pairs)
+        self._judges = (self.turns,) if self._pairs is None else (self.turns, self._pairs)
         weights = {user.name: user.weight for user in scenario.each_user()}
         self.ledger = Ledger(
             settings,
-            table,
+            self._table,
             pool.classes,
             supervision=TREE,
             retried_by_kind=scenario.workload is None,
             is_shared=len(weights) > 1,
-            judges=judges,
+            judges=self._judges,
         )
         self._overtaken = Overtaken(self.ledger) if "overtaken_max" in asked else None
         self.metrics = Metrics(self.ledger, weights, scenario.warmup_seconds)
-        self._host: Host | None = None
-        self._writer = TraceWriter(trace, header_of(scenario))
-        self._crashes = Crashes()
         self._own = {check: load_observer(check.observer)() for check in scenario.checks if check.observer}
         """The observers of checks of one's own."""
-        on_request: list[Observer] = [*([] if self._overtaken is None else [self._overtaken]), *self._own.values()]
-        if scenario.faults:
-            on_request.append(self._crashes)
-        self._observers: list[Ledger | Metrics | Observer] = [self.ledger, self.metrics, *on_request, *observers]
-        self._unwritten: list[Event] = []
-        self.on_event = self._hearing([observer.on_event for observer in (*on_request, *observers)])
-        """Something happened."""
+        self._folding: list[Observer] = [*([] if self._overtaken is None else [self._overtaken]), *self._own.values()]
+        """Whoever reads nothing but events and the ledger, which comes before them."""
+        on_request: list[Observer] = [self._crashes] if scenario.faults else []
+        self._hearers: list[Observer] = [*self._folding, *on_request, *self._others]
+        self._observers: list[Ledger | Metrics | Observer] = [self.ledger, self.metrics, *self._hearers]
 
     def follow(self, host: Host) -> None:
         """This is the host on which it happens."""
         self._host = host
 
-    def _hearing(self, others: list[Callable[[Event], None]]) -> Callable[[Event], None]:
-        """What is called for each event: one function, because everything that happens passes here."""
+    def _hearing(self) -> Callable[[Event], None]:
+        """What is called for each event where nothing is ever undone: one function, because all that happens passes here."""
         keep, judge, measures = self._unwritten.append, self.ledger.on_event, self.metrics.handlers
+        others = [observer.on_event for observer in self._hearers]
 
         def on_event(event: Event) -> None:
             keep(event)
@@ -166,8 +186,24 @@ class Observation:
 
         return on_event
 
+    def _on_event(self, event: Event) -> None:
+        """The same where a process may end, and others look on afterwards."""
+        assert self._log is not None, "only with a store"
+        self._unwritten.append(event)
+        self._tell(event, self._hearers)
+        self._log.append(event)
+
+    def _tell(self, event: Event, observers: Sequence[Observer]) -> None:
+        self.ledger.on_event(event)
+        if (measure := self.metrics.handlers.get(type(event))) is not None:
+            measure(event)
+        for observer in observers:
+            observer.on_event(event)
+
     def on_quiet(self, now: float) -> None:
         """Nothing is under way and time is about to move on."""
+        if self._log is not None:
+            self._log.append(now)
         for observer in self._observers:
             observer.on_quiet(now)
         if len(self._unwritten) >= _BATCH:
@@ -178,12 +214,49 @@ class Observation:
         self._unwritten.clear()
         self.turns.pack()
 
+    # Processes that end and begin again
+
+    def mark(self) -> tuple[int, float]:
+        """What the run has come to: how much of the log there is, and the virtual time."""
+        assert self._log is not None, "only with a store"
+        return len(self._log), virtual_time(self._table)
+
+    def restore(self, table: Table, mark: tuple[int, float] | None, stored_at: float, resumed_at: float) -> None:
+        """The process begins again with this table: what came after the mark is undone, and all is folded anew."""
+        assert self._log is not None, "only with a store"
+        length, virtual = mark or (0, 0.0)
+        log, before, self._log, self._table = self._log[:length], self.ledger, [], table
+        restored = Restored(stored_at, sum(not isinstance(item, float) for item in log), resumed_at)
+        for observer in (others := [observer for observer in self._others if isinstance(observer, Refolded)]):
+            observer.start_over()
+        self._watch()
+        for item in (log := [*log, restored]):
+            self._fold(item, [*self._folding, *others])
+        self._log += log
+        self._unwritten.append(restored)
+        self.restarts += 1
+        self.ledger.begin_life(before, stored_at, virtual)
+
+    def _fold(self, item: Event | float, observers: Sequence[Observer]) -> None:
+        if not isinstance(item, float):
+            self._tell(item, observers)
+            return
+        self.ledger.fold_quiet(item)
+        for observer in (*self._judges, self.metrics, *observers):
+            observer.on_quiet(item)
+
+    def check_shards(self, host: Host) -> None:
+        """The cores were built anew from what the store gave back."""
+        self.ledger.check_shards(host, self._settings.when_full == "drop_oldest")
+
     def on_end(self, now: float) -> None:
         """Nothing will ever happen again."""
         self.ledger.on_end(now)
 
-    def result(self, wall_seconds: float = 0.0, faults: tuple[FaultCount, ...] = ()) -> SimulationResult:
-        """What the run came to so far, with these faults."""
+    def result(
+        self, wall_seconds: float = 0.0, faults: tuple[FaultCount, ...] = (), commits: int = 0
+    ) -> SimulationResult:
+        """What the run came to so far, with these faults and so many commits."""
         self._write()
         summary = self.metrics.summary()
         own = [check for check in self._scenario.checks if check.metric is None]
@@ -194,11 +267,11 @@ class Observation:
             *_faults_that_must_fire(self._scenario, faults),
             *(self._check_result(check, summary) for check in self._scenario.checks if check.metric is not None),
         )
-        result = self._result(checks, summary, wall_seconds, faults)
+        result = self._result(checks, summary, wall_seconds, faults, commits)
         if not own:
             return result
         checks = (*checks, *(self._own_result(check, result) for check in own))
-        return self._result(checks, summary, wall_seconds, faults)
+        return self._result(checks, summary, wall_seconds, faults, commits)
 
     def _left(self) -> list[Violation]:
         """What had to end and did not."""
@@ -226,6 +299,7 @@ class Observation:
         summary: Summary,
         wall_seconds: float,
         faults: tuple[FaultCount, ...],
+        commits: int,
     ) -> SimulationResult:
         runtime = self._scenario.runtime
         return SimulationResult(
@@ -249,6 +323,8 @@ class Observation:
             recovered=summary.group().recovered,
             zombies=self.metrics.zombies,
             faults=faults,
+            commits=commits,
+            restarts=self.restarts,
             violations=(*self.ledger.violations, *self._crashes.violations, *self._left()),
             table=self._table,
             turns=self.turns,

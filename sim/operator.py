@@ -166,6 +166,8 @@ class Operator:
         self._kinds = kinds
         self._pool = pool
         self._hire = hire
+        self.given: list[tuple[Address, Any]] = []
+        """Every order so far, with whom it was given to: a runtime that comes back may have lost the last, and takes all again."""
 
     def start(self, now: float) -> Effects:
         effects = Effects()
@@ -195,11 +197,15 @@ class Operator:
                 for address in self._pool.retire(event.count):
                     effects.send(address, Retire(event.at_once))
             case SetWeightEvent():
-                effects.send(SCHEDULER, event.message())
                 # The door shares by weight too.
-                effects.send(QUEUE, event.message())
+                self._give(event.message(), effects, SCHEDULER, QUEUE)
             case _:
-                effects.send(SCHEDULER, event.message())
+                self._give(event.message(), effects, SCHEDULER)
+
+    def _give(self, order: Any, effects: Effects, *receivers: Address) -> None:
+        for receiver in receivers:
+            effects.send(receiver, order)
+            self.given.append((receiver, order))
 
     def _set_timer(self, effects: Effects) -> None:
         effects.timer = self._events[0].at_seconds if self._events else NEVER

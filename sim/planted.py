@@ -35,7 +35,7 @@ from actors.task import Status, Task
 from actors.trace import Started
 from actors.wiring import notes_of
 
-__all__ = ["PLANTED", "spawn_planted_cores"]
+__all__ = ["EARLY", "PLANTED", "spawn_planted_cores"]
 
 PLANTED = {
     "no_fencing": "a report is accepted whatever its token, as long as the task runs",
@@ -44,8 +44,12 @@ PLANTED = {
     "lost_wakeup": "one in twenty of the words `Idle` and `Ready` that come while a grant is open is forgotten",
     "double_grant": "a thief and a worker of the user's own that come in the same instant are given the same task",
     "no_jitter": "tasks that failed together come back together",
+    "early_acknowledgement": "what should wait for a commit is told before it",
 }
 """What can be planted, and what is then wrong."""
+
+EARLY = "early_acknowledgement"
+"""Made by the journal, and not by a core."""
 
 _FORGOTTEN = 0.05
 

@@ -6,7 +6,7 @@ cut short (a lease that ran out, a release, a cancel) says nothing of how long t
 did on the way is theirs and is not repeated: cancels, requeues, pauses, new weights and limits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from actors.errors import InvalidConfig
 from actors.submission import kind_fault
 from actors.task import Priority
-from actors.trace import Admitted, Completed, DeadLettered, Event, Header, Retried, Started, read_trace
+from actors.trace import Admitted, Completed, DeadLettered, Event, Header, Restored, Retried, Started, read_trace
 from actors.validators import is_finite, user_name_fault
 from sim.jobs import Execution, Job, lines_of
 
@@ -22,6 +22,8 @@ __all__ = ["read_run", "recorded_header"]
 
 RUNTIME = "runtime"
 """What a runtime's recordings give as their scenario. Their times are of the day; a simulated run begins at 0."""
+
+_RESTORED = b'"restored"'
 
 
 @attrs.define
@@ -63,7 +65,7 @@ def read_run(path: str) -> Iterator[Job]:
     """The jobs of a recorded run, in the order in which they were admitted; InvalidConfig names the line that is none."""
     tasks: dict[str, _Recorded] = {}
     began_at: float | None = 0.0
-    for number, item in _items(path):
+    for number, item in _standing(path):
         if isinstance(item, Header):
             began_at = None if item.scenario == RUNTIME else 0.0
             continue
@@ -85,6 +87,22 @@ def read_run(path: str) -> Iterator[Job]:
             else:
                 tasks[item.task].end(item)
     return (task.job(began_at or 0.0) for task in tasks.values())
+
+
+def _standing(path: str) -> Iterable[tuple[int, Header | Event]]:
+    """The items with their lines, without what a process that ended has undone."""
+    # To know what holds takes all of them: only simulated processes end and begin again within one recording.
+    if not any(_RESTORED in line for _, line in lines_of(path)):
+        return _items(path)
+    lines: list[int] = []
+    items = list(_items(path))
+    for number, item in items:
+        if isinstance(item, Restored):
+            del lines[item.kept :]
+        if not isinstance(item, Header):
+            lines.append(number)
+    standing = set(lines)
+    return [(number, item) for number, item in items if number in standing or isinstance(item, Header)]
 
 
 def recorded_header(path: str) -> Header | None:

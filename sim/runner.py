@@ -1,25 +1,27 @@
 """Runs a scenario: the runtime's own cores on virtual time, as a plain synchronous call.
 
-When no message is under way the clock jumps to the next timer. Nothing depends on the machine: the same scenario, seed
-and version give the same trace, byte for byte, in any process.
+When no message is under way the clock jumps to the next timer, fault or commit. Nothing depends on the machine: the same
+scenario, seed and version give the same trace, byte for byte, in any process.
+
+Where the scenario has a store, the runtime may end and begin again: a new host and a new table, with what the store has, by the
+code that restores a runtime on real time. Those who submit, the operator and the faults go on as they were.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import BinaryIO, TypeVar
+from collections.abc import Sequence
+from typing import BinaryIO
 
 import attrs
 
-from actors.actor import NEVER, Core, keyed_draw
-from actors.config import Settings
+from actors.actor import NEVER, keyed_draw
 from actors.errors import InvalidConfig, Livelock
 from actors.explain import Explanation, explain_task
-from actors.host import Gate, Host, Journal
+from actors.host import HOST, Gate, Host, Journal
 from actors.messages import SCHEDULER, Address, WorkerClass
 from actors.policies import ORDERING, SHARING
 from actors.policies.ordering import OrderingPolicy
 from actors.policies.sharing import SharingPolicy
+from actors.restoring import restore, resume
 from actors.scheduler import Scheduler
 from actors.table import Table
 from actors.wiring import TREE, notes_of, spawn_cores
@@ -28,19 +30,19 @@ from sim.chaos import Chaos
 from sim.gate import FaultGate
 from sim.injection import Injection
 from sim.interleaving import Interleaving
-from sim.invariants import Observer
+from sim.invariants import Ledger, Observer
+from sim.journal import SimulatedJournal
+from sim.metrics import Metrics
 from sim.observation import Observation, SimulationResult
 from sim.operator import OPERATOR, Operator
-from sim.planted import spawn_planted_cores
+from sim.planted import EARLY, spawn_planted_cores
 from sim.pool import Pool
 from sim.scenario import Scenario
 from sim.service import ServiceTimes
 from sim.worker import FaultyExecutor, SimulatedExecutor
-from sim.workload import RECORDING, Source, recorded_submits, source_address, user_submits
+from sim.world import spawn_world, world_of
 
-__all__ = ["Simulation", "simulate", "spawn_world", "with_options"]
-
-C = TypeVar("C", bound=Core)
+__all__ = ["Simulation", "simulate", "with_options"]
 
 MESSAGES_PER_INSTANT_MAX = 1_000_000
 """Far more than any instant needs: sources submit at most a thousand tasks at once."""
@@ -73,47 +75,76 @@ class Simulation:
         self._pool = Pool(scenario.worker_classes())
         self._times = ServiceTimes({kind.name: kind for kind in scenario.each_kind()}, scenario.service_draws)
         self._observation = Observation(scenario, settings, self.table, self._pool, observers, trace)
-        self.ledger, self.metrics = self._observation.ledger, self._observation.metrics
-        draw, observe = keyed_draw(scenario.seed), self._observation.on_event
-        self._injection = Injection(scenario.faults, self.table, draw, observe, lambda: self.host.now)
+        self._draw, self._observe = keyed_draw(scenario.seed), self._observation.on_event
+        self._injection = Injection(scenario.faults, self.table, self._draw, self._observe, lambda: self.host.now)
         self._gate = FaultGate(self._injection, self.table)
         if scenario.faults and gate is not None:
             raise InvalidConfig("gate must be none where the scenario has faults, which have their own")
-        gate = self._gate if scenario.faults else gate
-        order = scenario.interleaving.start() if scenario.interleaving is not None else None
-        self.host = Host(self.table, draw, observe=observe, gate=gate, journal=journal, order=order, supervision=TREE)
-        self._observation.follow(self.host)
-        self._populate(settings)
-        self._chaos = Chaos(scenario, self.host, self._injection, self._gate)
-        if scenario.faults:
-            self.ledger.crew.occupied = self._is_at_work
+        if scenario.runtime.store is not None and journal is not None:
+            raise InvalidConfig("journal must be none where the scenario has a store, which has its own")
+        self._host_gate = self._gate if scenario.faults else gate
+        self._store = self._journal_of(scenario)
+        self._journal = journal if self._store is None else self._store
+        self._world = world_of(scenario, self._pool, self._hire, self._injection.task_name)
+        self._back_at = NEVER
+        """When a process that has ended begins again."""
+        self.host = self._new_host()
+        self._spawn_cores()
+        self._populate()
+        self._chaos = Chaos(scenario, self.host, self._injection, self._gate, self._store)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What checks the invariants."""
+        return self._observation.ledger
+
+    @property
+    def metrics(self) -> Metrics:
+        """What measures."""
+        return self._observation.metrics
 
     def run(self, until: float = NEVER) -> None:
-        """Drain, let the observers look, jump to the next timer or fault; until there is none, or none by that time."""
-        host, chaos, has_faults = self.host, self._chaos, bool(self.scenario.faults)
+        """Drain, let the observers look, jump to what is next in time; until there is nothing, or nothing by that time."""
+        while self._run_life(until):
+            if self._back_at > until:
+                return
+            self._begin_again()
+
+    def _run_life(self, until: float) -> bool:
+        """Whether the process ended, and is to begin again."""
+        host, store, chaos, has_faults = self.host, self._store, self._chaos, bool(self.scenario.faults)
         drain, next_timer, on_quiet = host.drain, host.next_timer, self._observation.on_quiet
-        fault_at, now = NEVER, host.now
-        while True:
+        fault_at, commit_at, now, is_quiet = NEVER, NEVER, host.now, True
+        while self._back_at == NEVER:
             if not drain(MESSAGES_PER_INSTANT_MAX):
                 raise Livelock(f"{MESSAGES_PER_INSTANT_MAX} messages at {now:g} s and no end")
-            at = timer_at = next_timer()
             if has_faults:
                 fault_at, now = chaos.next_at, host.now
-                at = min(timer_at, fault_at)
+                is_quiet = not self._gate.under_way(now)
+            if store is not None:
+                if is_quiet and store.begin(now):
+                    continue
+                commit_at = store.done_at
+            at = next_timer()
+            if has_faults or store is not None:
+                at = min(at, fault_at, commit_at)
             if at > now:
-                if not (has_faults and self._gate.under_way(now)):
+                if is_quiet:
                     on_quiet(now)
                 if at == NEVER:
                     self._observation.on_end(now)
             if at == NEVER or at > until:
-                return
+                return False
             if at > now:
                 host.now = now = at
-            # Both in the order in which they were due, which may be long ago if the clock leapt.
-            if fault_at <= timer_at:
+            # In the order in which they were due, which may be long ago if the clock leapt.
+            if fault_at == at:
                 chaos.act()
+            elif commit_at == at and store is not None:
+                store.act(now)
             else:
                 host.fire()
+        return True
 
     def explain(self, task_id: str) -> Explanation:
         """Why a task is where it is now."""
@@ -123,20 +154,77 @@ class Simulation:
 
     def result(self, wall_seconds: float = 0.0) -> SimulationResult:
         """What the run came to so far."""
-        return self._observation.result(wall_seconds, self._injection.counts())
+        commits = 0 if self._store is None else self._store.commits
+        return self._observation.result(wall_seconds, self._injection.counts(), commits)
+
+    # Lives
+
+    def _journal_of(self, scenario: Scenario) -> SimulatedJournal | None:
+        if scenario.runtime.store is None:
+            return None
+        is_early = EARLY in scenario.runtime.planted
+        return SimulatedJournal(scenario.runtime.store, self._injection, self._observation.mark, self._end, is_early)
+
+    def _end(self, back_after_seconds: float) -> None:
+        self._back_at = self.host.now + back_after_seconds
+
+    def _begin_again(self) -> None:
+        """A new process, with nothing but what the store has: restored as on real time."""
+        assert self._store is not None, "only what is stored outlives its process"
+        now, self._back_at = self._back_at, NEVER
+        mark = self._store.begin_life()
+        self.table = Table()
+        stored_at = restore(self._store.recovered, self.table)
+        self._observation.restore(self.table, mark, stored_at, now)
+        self._injection.begin_life(self.table)
+        self._gate.begin_life(self.table)
+        self.host = self._new_host()
+        self.host.now = now
+        resume(self.host, stored_at, self._spawn_cores)
+        self._observation.check_shards(self.host)
+        self._give_orders_again()
+        self._populate()
+
+    def _new_host(self) -> Host:
+        order = self.scenario.interleaving.start() if self.scenario.interleaving is not None else None
+        host = Host(
+            self.table,
+            self._draw,
+            observe=self._observe,
+            gate=self._host_gate,
+            journal=self._journal,
+            order=order,
+            supervision=TREE,
+        )
+        self._observation.follow(host)
+        if self.scenario.faults:
+            self.ledger.crew.occupied = self._is_at_work
+        return host
+
+    def _spawn_cores(self) -> None:
+        if self.scenario.runtime.planted:
+            spawn_planted_cores(self.host, self._settings, self.scenario.runtime.planted)
+        else:
+            spawn_cores(self.host, self._settings)
+
+    def _populate(self) -> None:
+        """Start the workers that there are, and have everybody else meet the runtime."""
+        for address, worker_class in self._pool.classes.items():
+            if address not in self._pool.retired:
+                self._hire(address, worker_class)
+        spawn_world(self.host, self._world)
+
+    def _give_orders_again(self) -> None:
+        """Before there is any worker: a pause that met a grant would come too late for it."""
+        if isinstance(operator := self._world.get(OPERATOR), Operator):
+            for receiver, order in operator.given:
+                self.host.post(HOST, receiver, order)
+        self._chaos.begin_life(self.host)
+        self.host.drain()
 
     def _is_at_work(self, worker: Address) -> bool:
         core = self.host.core(worker)
         return isinstance(core, Worker) and core.owes_report
-
-    def _populate(self, settings: Settings) -> None:
-        if self.scenario.runtime.planted:
-            spawn_planted_cores(self.host, settings, self.scenario.runtime.planted)
-        else:
-            spawn_cores(self.host, settings)
-        for address, worker_class in self._pool.classes.items():
-            self._hire(address, worker_class)
-        spawn_world(self.host, self.scenario, self._pool, self._hire)
 
     def _hire(self, address: Address, worker_class: WorkerClass) -> None:
         """Start the actor of a worker."""
@@ -145,21 +233,6 @@ class Simulation:
         if self.scenario.faults:
             executor = FaultyExecutor(address, executor, self._injection)
         self.host.spawn(address, lambda: Worker(address, worker_class, executor, table, notes_of(table, address)))
-
-
-def spawn_world(host: Host, scenario: Scenario, pool: Pool, hire: Callable[[Address, WorkerClass], None]) -> None:
-    """Start whoever is around the runtime: those who submit, and its operator.
-
-    One that crashed carries on where it was: what it did is not done again.
-    """
-    for user in scenario.each_user():
-        if user.arrivals:
-            host.spawn(source_address(user.name), partial(_same, Source(user_submits(scenario, user))))
-    if scenario.workload is not None:
-        host.spawn(RECORDING, partial(_same, Source(recorded_submits(scenario, scenario.workload))))
-    if scenario.events:
-        kinds = [kind.name for kind in scenario.each_kind()]
-        host.spawn(OPERATOR, partial(_same, Operator(scenario.events, kinds, pool, hire)))
 
 
 def with_options(
@@ -208,7 +281,3 @@ def simulate(
     simulation = Simulation(scenario, observers=observers, trace=trace)
     simulation.run()
     return simulation.result(time.perf_counter() - began)
-
-
-def _same(core: C) -> C:
-    return core

@@ -41,6 +41,7 @@ from sim.planted import PLANTED
 from sim.pool import Workers
 from sim.processes import Arrivals, Service
 from sim.replay import Workload
+from sim.storage import Storage
 
 __all__ = [
     "GROUP_METRICS",
@@ -196,6 +197,8 @@ class Runtime:
     """What becomes of a submit that finds no room: `reject`, `wait`, or `drop_oldest`, somebody's oldest task makes room."""
     admission_share: float | None = attrs.field(default=8.0, validator=or_none(greater_than(0)))
     """Where `admitted_max` is set: what a user may hold, as a multiple of the room still free; `"none"`: all of it."""
+    store: Storage | None = None
+    """What keeps its tasks; nothing is stored unless given: `store = {}` has the defaults."""
     planted: tuple[str, ...] = attrs.field(default=())
     """Mistakes to be made on purpose, to see that they are found."""
 
@@ -324,7 +327,7 @@ class Scenario:
         untimed_kinds = [kind.name for kind in self.kinds if kind.timeout_seconds is None]
         addresses = self.addresses() if self.faults else []
         faults = [*self._repeated_names(), *self._unknown_names()]
-        faults += mistakes(self.faults, self.liveness, addresses, untimed_kinds)
+        faults += mistakes(self.faults, self.liveness, addresses, untimed_kinds, self.runtime.store is not None)
         known = [*INVARIANTS, EVERYTHING_ENDS]
         for number, name in enumerate(self.breaks):
             if name not in known:

@@ -96,9 +96,10 @@ def verdict(result: SimulationResult) -> str:
     jain = f", Jain's index {result.jain:.3f}" if result.jain is not None else ""
     waiting = result.table.counts[Status.PENDING]
     left = f"\n{waiting:,} tasks still wait: nothing could start them" if waiting else ""
+    stored = f"\n{result.commits:,} commits, {result.restarts:,} restarts" if result.commits else ""
     return (
         f"{word}: {result.jobs:,} jobs in {result.virtual_seconds:,.1f} virtual seconds "
-        f"({result.wall_seconds:.2f} s){jain}{left}\ntrace sha256 {result.trace_sha256}"
+        f"({result.wall_seconds:.2f} s){jain}{stored}{left}\ntrace sha256 {result.trace_sha256}"
     )
 
 
@@ -125,6 +126,7 @@ _REASONS = {
     "limit": "for a limit",
     "pause": "for a pause",
     "unreachable": "for a worker that may serve it",
+    "restart": "for the process to begin again",
     "silent": "for a worker that fell silent",
     "run": "in earlier attempts",
     "door": "at the door",

@@ -40,3 +40,7 @@ class Violations:
         self.counts[invariant] += 1
         if len(self.kept) < _KEPT:
             self.kept.append(Violation(invariant, at, said))
+
+    def take_over(self, before: "Violations") -> None:
+        """Forget what was found here, and have found what another did."""
+        self.counts, self.kept = before.counts, before.kept

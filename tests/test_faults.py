@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from actors import InvalidConfig, Status
 from actors.trace import ActorRestarted, FaultInjected, Header, Retried, Started, read_trace
 from sim import (
+    AmbiguousWrite,
     Burst,
     CancelRace,
     ClockJump,
@@ -28,11 +29,13 @@ from sim import (
     Fail,
     Fixed,
     Hang,
+    Kill,
     Kind,
     LostBeats,
     PauseEvent,
     Poison,
     Poisson,
+    PowerLoss,
     Reconfigure,
     Retry,
     Runtime,
@@ -41,19 +44,23 @@ from sim import (
     Slow,
     StealRace,
     Stop,
+    Storage,
+    StoreStall,
     User,
     WorkerCrash,
     Workers,
+    WriteError,
     Zombie,
     load_scenario,
     parse_scenario,
     simulate,
     simulate_fully,
 )
-from sim.faults import FAULTS, MOMENTS, RACES, name_of
+from sim.faults import FAULTS, KILLED, MOMENTS, RACES, StoreFault, name_of
 
 ROOT = Path(__file__).parent.parent
 SOAK = ROOT / "scenarios" / "slow" / "mixed_faults.toml"
+DURABLE_SOAK = ROOT / "scenarios" / "slow" / "durable_soak.toml"
 END = 40.0
 """When the faults are over."""
 
@@ -80,19 +87,25 @@ EACH: dict[str, Any] = {
     "poison": Poison(user="bob", probability=0.3, until_seconds=END),
     "lost beats": LostBeats(until_seconds=END),
     "zombie": Zombie(probability=0.3, until_seconds=END),
+    "power loss": PowerLoss(until_seconds=END, times=4),
+    "write error": WriteError(probability=0.02, until_seconds=END),
+    "ambiguous write": AmbiguousWrite(probability=0.02, until_seconds=END),
+    "store stall": StoreStall(probability=0.05, seconds=4.0, until_seconds=END),
+    **{f"kill {when}": Kill(when=when, until_seconds=END, times=2) for when in KILLED},
     **{f"worker crash {when}": WorkerCrash(when=when, probability=0.3, until_seconds=END) for when in MOMENTS},
     **{f"cancel against {race}": CancelRace(against=race, probability=0.5, until_seconds=END) for race in RACES},
 }
 
 
 def small(*faults: Any, seed: int = 0, **changes: Any) -> Scenario:
-    """Two users, two kinds, stealing, failures now and then: a place for any fault."""
+    """Two users, two kinds, stealing, failures now and then, a store where there are faults of one: a place for any fault."""
+    store = Storage(commit_seconds=0.1) if any(isinstance(fault, StoreFault) for fault in faults) else None
     always = Fail(kind="odd", probability=0.2, until_seconds=END)
     scenario = Scenario(
         name="small",
         seed=seed,
         duration_seconds=30.0,
-        runtime=Runtime(critical_burst=2),
+        runtime=Runtime(critical_burst=2, store=store),
         kinds=(
             Kind(name="work", service=Exponential(mean_seconds=1.0), lease_seconds=3.0, timeout_seconds=20.0),
             Kind(
@@ -281,11 +294,19 @@ def test_the_mixed_soak_is_clean(seed: int) -> None:
     assert result.passed, result.violations
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_soak_with_a_store_is_clean(seed: int) -> None:
+    result = simulate(load_scenario(DURABLE_SOAK), seed=seed)
+    assert result.passed, result.violations
+    assert result.restarts > 8
+
+
 @pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "explore", reason="a long look: make explore")
-def test_the_mixed_soak_is_clean_under_two_thousand_seeds_and_every_fault_fires() -> None:
-    soak = load_scenario(SOAK)
+@pytest.mark.parametrize(("path", "seeds"), [(SOAK, 2_000), (DURABLE_SOAK, 1_000)])
+def test_a_mixed_soak_is_clean_under_many_seeds_and_every_fault_fires(path: Path, seeds: int) -> None:
+    soak = load_scenario(path)
     fired = Counter[int]()
-    for seed in range(2_000):
+    for seed in range(seeds):
         result = simulate(soak, seed=seed)
         assert result.passed, (seed, result.violations)
         fired.update({number: count.fired for number, count in enumerate(result.faults)})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actors import ActorFailed, MailboxFull, Noted, Table
 from actors.actor import NEVER, Draw, Effects, keyed_draw
-from actors.host import EACH_FOR_ITSELF, HOST, Envelope, Gate, Host, Journal, Limits
+from actors.host import EACH_FOR_ITSELF, HOST, Envelope, Gate, Host, Journal, Limits, Post
 from actors.messages import Address, Failed, Wake
 from actors.supervision import Group
 from actors.table import Record
@@ -819,14 +819,12 @@ class SlowJournal:
     """Keeps what it is to make safe until it is told that it is."""
 
     def __init__(self) -> None:
-        self.commits: list[tuple[list[Record], list[Envelope]]] = []
+        self.commits: list[tuple[list[Record], Post]] = []
         self.releases: list[Callable[[], None]] = []
 
-    def commit(
-        self, records: Sequence[Record], held: Sequence[Envelope], release: Callable[[Iterable[Envelope]], None]
-    ) -> None:
-        self.commits.append((list(records), list(held)))
-        self.releases.append(lambda: release(held))
+    def commit(self, records: Sequence[Record], held: Post, release: Callable[[Iterable[Post]], None]) -> None:
+        self.commits.append((list(records), held))
+        self.releases.append(lambda: release([held]))
 
 
 def test_held_sends_wait_for_the_journal_and_plain_ones_do_not() -> None:
@@ -837,7 +835,7 @@ def test_held_sends_wait_for_the_journal_and_plain_ones_do_not() -> None:
     world.post("outside", "a", "go")
     world.run()
     assert world.got("b") == ["sent"]
-    assert journal.commits == [([Noted("a", {"color": "red"})], [("a", "b", "held")])]
+    assert journal.commits == [([Noted("a", {"color": "red"})], ("a", [("b", "held")]))]
     journal.releases[0]()
     world.run()
     assert world.got("b") == ["sent", "held"]
@@ -875,7 +873,7 @@ def test_the_journal_is_given_every_record_and_nothing_empty() -> None:
     world.add("a", script=note)
     world.post("outside", "a", "note", "nothing", "hold")
     world.host.drain()
-    assert journal.commits == [([Noted("a", {"n": 1})], []), ([], [("a", "a", "later")])]
+    assert journal.commits == [([Noted("a", {"n": 1})], ("a", [])), ([], ("a", [("a", "later")]))]
 
 
 def test_the_journal_is_given_nothing_by_a_core_that_crashed() -> None:

@@ -1,5 +1,6 @@
 """The journal: nobody is told what is not safe, and what happens meanwhile is made safe together."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import trio.testing
 from msgspec.structs import replace
 
 from actors import NewTask, RuntimeStopped, Status, StoreFailed
-from actors.host import Envelope
+from actors.host import Post
 from actors.journal import StoreJournal
 from actors.stores.contract import Batch, lasting
 from actors.stores.memory import MemoryStore
@@ -29,20 +30,20 @@ class Desk:
 
     def __init__(self, store: MemoryStore) -> None:
         self.journal = StoreJournal(store, threads=False)
-        self.released: list[Envelope] = []
+        self.released: list[Post] = []
         self.drives: list[int] = []
         self.failures: list[Exception] = []
 
     def commit(self, *records: Record, told: str | None = None) -> None:
-        held = [] if told is None else [("a", "b", told)]
-        self.journal.commit(records, held, self.released.extend)
+        held: list[tuple[str, Any]] = [] if told is None else [("b", told)]
+        self.journal.commit(records, ("a", held), self.released.extend)
 
     async def run(self) -> None:
         await self.journal.run(lambda: 7.0, lambda: self.drives.append(len(self.released)), self.failures.append)
 
     @property
     def told(self) -> list[Any]:
-        return [message for _, _, message in self.released]
+        return [message for _, sends in self.released for _, message in sends]
 
 
 async def test_what_is_held_goes_out_when_its_records_are_safe(nursery: trio.Nursery) -> None:
@@ -113,7 +114,7 @@ def test_tasks_that_no_store_keeps_wait_for_none() -> None:
     desk.commit(task(1), told="kept")
     desk.commit(task(2, persist=False), Noted("scheduler", {"pool/virtual": 1.0}), told="not kept")
     desk.commit(task(3, persist=False), task(4), told="both")
-    assert desk.told == ["not kept"] and "t2" not in desk.journal._batch.tasks
+    assert desk.told == ["not kept"] and "t2" not in desk.journal._group.take(0.0).tasks
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,95 @@ async def test_after_a_commit_that_failed_nothing_is_released(applied: bool) -> 
         "memory could not be written: disk full; what was acknowledged is safe, and nothing more is acknowledged"
     ]
     assert isinstance(desk.failures[0].__cause__, OSError)
+
+
+class GatedStore(RecordingStore):
+    """Writes when it is let, in its journal's own thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Semaphore(0)
+
+    def write(self, batch: Batch) -> None:
+        self.gate.acquire()
+        super().write(batch)
+
+
+class GatedDesk(Desk):
+    """A journal whose commits take as long as they are made to."""
+
+    def __init__(self) -> None:
+        self.store = GatedStore()
+        super().__init__(self.store)
+        self.journal = StoreJournal(self.store)
+        self.time = 0.0
+        self.looks: list[int] = []
+        """How many batches were taken each time that somebody was told something."""
+
+    async def run(self) -> None:
+        await self.journal.run(lambda: self.time, self.look, self.failures.append)
+
+    def look(self) -> None:
+        self.looks.append(self.taken)
+
+    @property
+    def taken(self) -> int:
+        return int(self.journal._begun_at)
+
+    def decide(self, *numbers: int) -> None:
+        """At a new time."""
+        self.time += 1.0
+        for number in numbers:
+            self.commit(task(number), told=f"{number}")
+        self.journal.hasten()
+
+    async def written(self) -> None:
+        before = self.journal.commits
+        self.store.gate.release()
+        while self.journal.commits == before:
+            await trio.lowlevel.checkpoint()
+
+
+def sizes(desk: GatedDesk) -> list[int]:
+    return [len(batch.tasks) for batch in desk.store.batches]
+
+
+async def test_a_batch_is_taken_at_half_of_what_the_last_two_had_and_the_next_before_anybody_is_told(
+    nursery: trio.Nursery,
+) -> None:
+    desk = GatedDesk()
+    nursery.start_soon(desk.run)
+    await trio.testing.wait_all_tasks_blocked()
+    desk.decide(1, 2, 3, 4)
+    desk.decide(5, 6, 7, 8)
+    await desk.written()
+    assert desk.told == ["1", "2", "3", "4"] and desk.looks == [2], "the second was begun before the first was told of"
+    desk.decide(9)
+    await desk.written()
+    await desk.written()
+    desk.decide(10, 11)
+    assert desk.journal._group.tasks == 2, "the last two had five together"
+    desk.decide(12)
+    assert desk.journal._group.tasks == 0
+    await desk.written()
+    assert sizes(desk) == [4, 4, 1, 3] and desk.told == [str(number) for number in range(1, 13)]
+    nursery.cancel_scope.cancel()
+
+
+async def test_where_everybody_waits_for_the_disk_all_wait_for_one_commit(nursery: trio.Nursery) -> None:
+    desk = GatedDesk()
+    nursery.start_soon(desk.run)
+    await trio.testing.wait_all_tasks_blocked()
+    desk.decide(1, 2, 3, 4)
+    desk.decide(5, 6, 7, 8)
+    desk.time += 100.0
+    await desk.written()
+    assert desk.told == ["1", "2", "3", "4"] and desk.looks == [1], "those who were told come first"
+    desk.decide(9)
+    desk.decide(10, 11, 12)
+    await desk.written()
+    assert sizes(desk) == [4, 8] and len(desk.told) == 12
+    nursery.cancel_scope.cancel()
 
 
 # In a runtime

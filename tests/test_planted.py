@@ -26,6 +26,7 @@ CHECKS: dict[str, set[str]] = {
     "lost_wakeup": {"I9 work conservation"},
     "double_grant": {"I3 fencing"},
     "no_jitter": {"nobody waits behind a herd", "I20 herd"},
+    "early_acknowledgement": {"I2 no lost acknowledgement"},
 }
 """Which checks are there for each."""
 KNOWN_SEEDS = {
@@ -35,6 +36,7 @@ KNOWN_SEEDS = {
     "lost_wakeup": 8,
     "double_grant": 1,
     "no_jitter": 2,
+    "early_acknowledgement": 2,
 }
 
 MISTAKES = list(PLANTED)

@@ -64,4 +64,4 @@ def test_an_example_of_the_docs_runs_and_keeps_its_promises(number: int, folder:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5

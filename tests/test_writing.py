@@ -32,6 +32,7 @@ from sim import (
     parse_scenario,
 )
 from sim.planted import PLANTED
+from sim.storage import Storage
 from sim.writing import write_scenario
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").rglob("*.toml"))
@@ -101,6 +102,7 @@ runtimes = st.builds(
     rate_limit=optional(above_zero),
     admitted_max=optional(st.integers(0, 9)),
     planted=tuples(st.sampled_from(sorted(PLANTED))),
+    store=optional(st.builds(Storage, commit_seconds=above_zero, flush_commits=st.integers(1, 9))),
 )
 interleavings = optional(
     st.one_of(

@@ -16,7 +16,7 @@ import attrs
 from actors.messages import QUEUE, SCHEDULER, SHARD, WORKER, Submit
 from actors.task import Status, Task
 
-__all__ = ["Batch", "Inbox", "Listing", "Store", "lasting"]
+__all__ = ["Batch", "Inbox", "Listing", "Store", "lasting", "passing_keys"]
 
 _PASSING: dict[str, tuple[str, ...]] = {
     QUEUE: ("wait/", "held/", "key/", "sweep", "drop"),
@@ -33,10 +33,17 @@ def lasting(owner: str, key: str) -> bool:
     >>> lasting("scheduler", "weight/alice"), lasting("scheduler", "grant"), lasting("worker/3", "run")
     (True, False, False)
     """
+    return not key.startswith(passing_keys(owner))
+
+
+def passing_keys(owner: str) -> tuple[str, ...]:
+    """How the keys begin under which an actor notes what does not outlive the process.
+
+    >>> passing_keys("shard/alice")
+    ('await/',)
+    """
     passing = _PASSING.get(owner)
-    if passing is None:
-        passing = _PASSING.get(owner.partition("/")[0], ())
-    return not key.startswith(passing)
+    return _PASSING.get(owner.partition("/")[0], ()) if passing is None else passing
 
 
 @attrs.define

@@ -6,22 +6,21 @@ In WAL mode a commit appends to a log, and readers never wait for the writer. Wh
 - `normal`: the log is flushed only when it is moved into the file. It survives kill -9; a crash of the system may lose the
   last commits, never tear one.
 
-Rows are written many to a statement. A statement is one step in C during which Python's other threads run; one step for each
-row would have the writer wait for the interpreter as often.
+A whole batch is one statement: what it has comes in as JSON, and a trigger puts each thing in its place. So a commit is one step
+in C, in which Python's other threads run. Were it several, each would begin with waiting for whoever runs Python then.
 """
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from heapq import merge
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from actors.errors import StoreFailed
 from actors.stores.contract import Batch, Listing
-from actors.stores.encoding import decode_note, encode_note, encode_task, task_decoder
+from actors.stores.encoding import decode_note, encode_json, task_decoder
 from actors.stores.inbox import SqliteInbox
 from actors.stores.owner import Owner
 from actors.stores.schema import check_schema, migrate
@@ -35,23 +34,37 @@ BUSY_SECONDS = 30.0
 REFUSED_MAX = 1_000
 """So many submits that were refused stay in the inbox, to be looked at."""
 
-_ROWS_MAX = 256
 _CHECKPOINT_PAGES = 4_000
 """The log is moved into the file whenever it has so many pages: 16 MB."""
 
 Connect = Callable[..., sqlite3.Connection]
 """As `sqlite3.connect`."""
 
-_PUT_TASKS = (
-    "INSERT INTO tasks (sequence, id, user, kind, status, ended_at, record) VALUES {} ON CONFLICT (sequence)"
-    " DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, record = excluded.record"
+_COLUMNS = ("removed", "tasks", "forgotten", "notes", "at")
+"""What a batch comes in as: ids, records, owners and keys, owners and keys and values, all of them JSON; and a time."""
+
+WRITES = (
+    "DELETE FROM tasks WHERE id IN (SELECT value FROM json_each(NEW.removed))",
+    # What a record leaves out is as usual.
+    "INSERT INTO tasks (sequence, id, user, kind, status, ended_at, record)"
+    " SELECT json_extract(value, '$.sequence'), json_extract(value, '$.id'), json_extract(value, '$.user'),"
+    " json_extract(value, '$.kind'), coalesce(json_extract(value, '$.status'), 'pending'),"
+    " json_extract(value, '$.completed_at'), value FROM json_each(NEW.tasks) WHERE true ON CONFLICT (sequence)"
+    " DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, record = excluded.record",
+    "DELETE FROM notes WHERE (owner, key) IN"
+    " (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(NEW.forgotten))",
+    "INSERT INTO notes (owner, key, value)"
+    " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')"
+    " FROM json_each(NEW.notes) WHERE true ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value",
+    "INSERT INTO clock (one, at) VALUES (1, NEW.at) ON CONFLICT (one) DO UPDATE SET at = max(at, excluded.at)",
 )
-_REMOVE_TASKS = "DELETE FROM tasks WHERE id IN (VALUES {})"
-_PUT_NOTES = (
-    "INSERT INTO notes (owner, key, value) VALUES {} ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value"
+"""What happens to a batch, in this order."""
+
+_BATCH = f"CREATE TEMP VIEW batch AS SELECT {', '.join(f'NULL AS {column}' for column in _COLUMNS)}"
+_ON_BATCH = (
+    f"CREATE TEMP TRIGGER write_batch INSTEAD OF INSERT ON batch BEGIN {' '.join(f'{one};' for one in WRITES)} END"
 )
-_FORGET_NOTES = "DELETE FROM notes WHERE (owner, key) IN (VALUES {})"
-_PUT_CLOCK = "INSERT INTO clock (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = max(at, excluded.at)"
+_WRITE = f"INSERT INTO batch VALUES ({', '.join('?' * len(_COLUMNS))})"
 
 _FORGET_REFUSED = "DELETE FROM inbox WHERE error IS NOT NULL AND number <= ?"
 
@@ -130,9 +143,9 @@ class SqliteReader:
         """What fits, a row at a time: a status is asked for when those before it have been read."""
         if listing.status is not None:
             return self._of_status(listing.status, listing)
-        live = (self._of_status(status, listing) for status in Status if not status.terminal)
+        pending, running = (self._of_status(status, listing) for status in Status if not status.terminal)
         ended = (self._of_status(status, listing) for status in Status if status.terminal)
-        return chain(merge(*live, key=lambda task: task.sequence), chain.from_iterable(ended))
+        return chain(_merged(pending, running), chain.from_iterable(ended))
 
     def _of_status(self, status: Status, listing: Listing) -> Iterator[Task]:
         wanted: dict[str, str] = {}
@@ -177,26 +190,29 @@ class SqliteStore(SqliteReader):
             run(f"PRAGMA synchronous = {synchronous}")
             run(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             migrate(self._connection, self.name)
+            # Said now if it has none, and not at the first commit.
+            run("SELECT json_extract('[1]', '$[0]')")
+            # This connection's own: the file has tables and indexes alone.
+            run(_BATCH)
+            run(_ON_BATCH)
         except BaseException:
             self._connection.close()
             raise
 
     def write(self, batch: Batch) -> None:
-        tasks = [
-            (task.sequence, task.id, task.user, task.kind, task.status.value, task.completed_at, encode_task(task))
-            for task in batch.tasks.values()
-        ]
-        notes = [(*key, encode_note(value)) for key, value in batch.notes.items() if value is not None]
+        notes = [(*key, encode_json(value)) for key, value in batch.notes.items() if value is not None]
         forgotten = [key for key, value in batch.notes.items() if value is None]
+        parts = (list(batch.removed), list(batch.tasks.values()), forgotten, notes)
+        values = (*map(encode_json, parts), batch.at)
         with self._named("written"):
+            if not batch.taken:
+                # One statement is a transaction of its own.
+                self._connection.execute(_WRITE, values)
+                return
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                self._run_many(_REMOVE_TASKS, [(task_id,) for task_id in batch.removed])
-                self._run_many(_PUT_TASKS, tasks)
-                self._run_many(_FORGET_NOTES, forgotten)
-                self._run_many(_PUT_NOTES, notes)
+                self._connection.execute(_WRITE, values)
                 self._take(batch.taken)
-                self._connection.execute(_PUT_CLOCK, (batch.at,))
                 self._connection.execute("COMMIT")
             except BaseException:
                 # What went wrong first is what is told.
@@ -222,22 +238,25 @@ class SqliteStore(SqliteReader):
     def inbox(self) -> SqliteInbox:
         return SqliteInbox(self._path)
 
-    def _run_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """In steps of a power of two rows each: so there are few statements, which are prepared once."""
-        first = 0
-        while first < len(rows):
-            count = min(_ROWS_MAX, 1 << (len(rows) - first).bit_length() - 1)
-            row = f"({', '.join('?' * len(rows[first]))})"
-            values = tuple(chain.from_iterable(rows[first : first + count]))
-            self._connection.execute(statement.format(", ".join([row] * count)), values)
-            first += count
-
     def close(self) -> None:
         try:
             with self._named("closed"):
                 self._connection.close()
         finally:
             self._owner.release()
+
+
+def _merged(many: Iterator[Task], few: Iterator[Task]) -> Iterator[Task]:
+    """Both in one order, which each has by itself; a step for each of the many, where a heap would take several."""
+    waiting = next(few, None)
+    for task in many:
+        while waiting is not None and waiting.sequence < task.sequence:
+            yield waiting
+            waiting = next(few, None)
+        yield task
+    if waiting is not None:
+        yield waiting
+        yield from few
 
 
 class _Named:
