@@ -71,6 +71,8 @@ from sim.report import (
     steals_picture,
     timeline_picture,
     waits_picture,
+    write_change_report,
+    write_report,
 )
 from sim.runner import Simulation, simulate
 from sim.scenario import (
@@ -182,4 +184,6 @@ __all__ = [
     "what_if",
     "why",
     "worst_lag",
+    "write_change_report",
+    "write_report",
 ]

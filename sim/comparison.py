@@ -73,10 +73,41 @@ class Comparison:
         ones, others = (self.values(metric, name, user, scenario) for name in (policy, other))
         return interval_of([ones[seed] - others[seed] for seed in ones if seed in others])
 
+    def shown(self, users_max: int, metric: str, scenario: str | None = None) -> dict[str, list[str]]:
+        """Of many users those for whom the choice matters most by this metric, and the others, by what they are called."""
+        users = self.users(scenario)
+        if len(users) <= users_max:
+            return {user: [user] for user in users}
+        ranked = sorted(users, key=lambda user: -self._range(metric, user, scenario))
+        named = set(ranked[: users_max - 1])
+        others = [user for user in users if user not in named]
+        return {user: [user] for user in users if user in named} | {f"worst of {len(others)} others": others}
+
+    def worst(self, metric: str, policy: str, users: Sequence[str], scenario: str | None = None) -> Interval | None:
+        """The interval of whoever has most of it under a policy."""
+        found = (self.interval(metric, policy, user, scenario) for user in users)
+        return max((one for one in found if one is not None), key=lambda one: one.mean, default=None)
+
+    def _range(self, metric: str, user: str, scenario: str | None) -> float:
+        """By which factor policies differ for a user; what is under a tenth is alike."""
+        found = [self.interval(metric, policy, user, scenario) for policy in self.policies]
+        means = [max(one.mean, 0.1) for one in found if one is not None]
+        return max(means) / min(means) if means else 1.0
+
+    def most_at_stake(self, metric: str, scenario: str | None = None) -> str | None:
+        """The user for whom the choice matters most by this metric; None if nobody was measured."""
+        users = [user for user in self.users(scenario) if self.worst(metric, self.policies[0], [user], scenario)]
+        return max(users, key=lambda user: self._range(metric, user, scenario), default=None)
+
     def broken(self, policy: str, scenario: str | None = None) -> tuple[str, ...]:
         """The invariants that were broken under a policy, by name."""
         found = (outcome.broken for outcome in self._of(scenario) if outcome.policy == policy)
         return tuple(dict.fromkeys(name for names in found for name in names))
+
+    def behind_most(self, policy: str, scenario: str | None = None) -> str | None:
+        """Who fell behind the ideal fluid share furthest, under most seeds."""
+        found = [outcome.behind for outcome in self._of(scenario) if outcome.policy == policy]
+        return max(found, key=found.count, default=None)
 
     def _of(self, scenario: str | None) -> list[Outcome]:
         """The outcomes of one scenario: the first unless it is named."""

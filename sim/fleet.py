@@ -1,9 +1,9 @@
 """Many runs, spread over processes: each is told a run and answers with the few numbers that it came to."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -19,7 +19,7 @@ from sim.runner import simulate
 from sim.scenario import Scenario
 from sim.writing import write_scenario
 
-__all__ = ["Answer", "Errand", "run_all", "run_one"]
+__all__ = ["Answer", "Errand", "meanwhile", "run_all", "run_one"]
 
 _WORKER = "sim.fleet_worker"
 
@@ -81,6 +81,18 @@ def _drawn(history: History, ideals: Ideals) -> list[Picture]:
     from sim.report import pictures_of_run
 
     return pictures_of_run(history, ideals.of(history))
+
+
+@contextmanager
+def meanwhile(errand: Errand) -> Iterator[Callable[[], Answer]]:
+    """Make a run in another process while something else is done in this one; what it is given waits for the answer."""
+    orders = _orders([errand])
+    if orders is None:
+        yield lambda: run_one(errand, Ideals())
+        return
+    with Child(_WORKER) as child:
+        child.say(orders[0])
+        yield lambda: Answer.from_json(child.hear())
 
 
 def run_all(

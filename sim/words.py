@@ -1,8 +1,12 @@
 """Numbers as people say them: how long, how many."""
 
-__all__ = ["count", "duration", "time_unit"]
+import math
+
+__all__ = ["count", "duration", "durations", "spread", "time_unit"]
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+_MILLI = (1e-3, "ms")
+_ROUNDING = 1e-9
 
 
 def duration(seconds: float) -> str:
@@ -31,6 +35,32 @@ def count(number: float) -> str:
     return f"{number:,.0f}" if number == int(number) else _digits(number)
 
 
+def spread(mean: float, half: float | None, unit: str = "") -> str:
+    """A mean and half the width of its interval, with as many digits as are sure.
+
+    >>> spread(12.3456, 0.078), spread(30225.0, 12.0), spread(0.5, None), spread(50.1, 2.4, "%")
+    ('12.346 ± 0.078', '30,225 ± 12', '0.50', '50.1 ± 2.4 %')
+    """
+    after = f" {unit}" if unit else ""
+    if half is None or half <= abs(mean) * _ROUNDING:
+        return _signed(mean) + after
+    digits = min(4, max(0, 1 - math.floor(math.log10(half))))
+    return f"{mean:,.{digits}f} ± {half:,.{digits}f}{after}"
+
+
+def durations(mean: float, half: float | None) -> str:
+    """The same for a length of time: both in the unit that fits the larger.
+
+    >>> durations(3100.0, 24.0), durations(0.0071, 0.0002), durations(0.0, None)
+    ('51.67 ± 0.40 min', '7.10 ± 0.20 ms', '0 s')
+    """
+    if half is None or half <= abs(mean) * _ROUNDING:
+        return duration(mean)
+    size = max(abs(mean), half)
+    unit, name = next(((unit, name) for unit, name in _UNITS if size >= unit * (1.5 if unit > 1 else 0.0995)), _MILLI)
+    return spread(mean / unit, half / unit, name)
+
+
 def time_unit(span_seconds: float) -> tuple[float, str]:
     """In what times are told on an axis of this length: seconds to a unit, and its name.
 
@@ -41,6 +71,10 @@ def time_unit(span_seconds: float) -> tuple[float, str]:
         if span_seconds >= unit * 3:
             return unit, name
     return 1.0, "s"
+
+
+def _signed(number: float) -> str:
+    return f"-{_digits(-number)}" if number < 0 else _digits(number)
 
 
 def _digits(number: float) -> str:

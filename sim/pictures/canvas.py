@@ -16,18 +16,19 @@ from sim.words import duration, time_unit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["INK", "PALE", "Canvas", "count_axis", "duration_axis", "time_axis"]
+__all__ = ["INK", "STEPS", "Canvas", "count_axis", "duration_axis", "require", "time_axis"]
 
 INK = "#222222"
-PALE = "#d9d9d9"
 
 WIDTH_INCHES = 9.0
 DOTS_PER_INCH = 110
 _TITLE_CHARACTERS = 92
+_COLOURS_MAX = 128
 _RATIO_SEEN = 30
 """How much smaller something may be and still be seen beside the largest."""
 _WAITS_SEEN = 2e4
-_STEPS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 86400.0, 864000.0, 8640000.0)
+STEPS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 86400.0, 864000.0, 8640000.0)
+"""Waits that are marked on an axis, in seconds."""
 
 _STYLE = {
     "font.size": 10.0,
@@ -47,6 +48,16 @@ _STYLE = {
     # A user may be called what it likes: a $ is a $, and a letter that the type lacks is a box, not a warning.
     "text.parse_math": False,
 }
+
+
+def _smaller(drawn: BytesIO) -> bytes:
+    """The same with as many colours as such a picture has, in a third of the bytes: reports and notebooks hold many."""
+    from PIL import Image
+
+    written = BytesIO()
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(_COLOURS_MAX, dither=Image.Dither.NONE).save(written, "png", optimize=True)
+    return written.getvalue()
 
 
 class Canvas:
@@ -69,9 +80,9 @@ class Canvas:
             self.figure.suptitle(
                 textwrap.fill(title, _TITLE_CHARACTERS), x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK
             )
-            written = BytesIO()
-            self.figure.savefig(written, format="png", metadata={"Software": None})
-        return Picture(name, title, written.getvalue())
+            drawn = BytesIO()
+            self.figure.savefig(drawn, format="png")
+        return Picture(name, title, _smaller(drawn))
 
 
 def time_axis(axes: "Axes", began_at: float, ended_at: float, what: str = "time since the start") -> float:
@@ -85,8 +96,8 @@ def time_axis(axes: "Axes", began_at: float, ended_at: float, what: str = "time 
 
 def duration_axis(axes: "Axes", longest: float) -> None:
     """Make the x axis one of waits, from none at all by steps of about ten to the longest."""
-    longest = max(longest, _STEPS[0])
-    steps = [step for step in _STEPS if longest / _WAITS_SEEN <= step <= longest]
+    longest = max(longest, STEPS[0])
+    steps = [step for step in STEPS if longest / _WAITS_SEEN <= step <= longest]
     axes.set_xscale("symlog", linthresh=steps[0], linscale=0.35)
     axes.set_xlim(-steps[0] * 0.08, longest * 1.3)
     axes.set_xticks([0.0, *steps], labels=["0", *map(duration, steps)])
@@ -105,6 +116,11 @@ def count_axis(axes: "Axes", peaks: Sequence[float]) -> None:
     steps = [0.0, *(10.0**power for power in range(math.ceil(math.log10(largest)) + 1))]
     axes.set_yticks(steps, labels=[f"{step:,.0f}" for step in steps])
     axes.minorticks_off()
+
+
+def require() -> None:
+    """Nothing, if pictures can be drawn here; else InvalidConfig says which extra is missing."""
+    _matplotlib()
 
 
 def _matplotlib() -> Any:

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 
 from actors.errors import InvalidConfig
 from sim.comparison import Comparison
 from sim.picture import Picture
-from sim.pictures.canvas import Canvas
+from sim.pictures.canvas import STEPS, Canvas
 from sim.words import duration
 
-__all__ = ["heatmap_picture"]
+__all__ = ["finding", "heatmap_picture"]
 
 _WAITS = {"wait_seconds_p50": "median wait", "wait_seconds_p99": "p99 wait", "wait_seconds_max": "longest wait"}
 
@@ -31,38 +32,35 @@ def heatmap_picture(
     """
     if metric not in _WAITS:
         raise InvalidConfig(f"metric must be one of {', '.join(_WAITS)}, got {metric!r}")
-    cells = {
-        (policy, user): interval.mean
-        for user in comparison.users(scenario)
-        for policy in comparison.policies
-        if (interval := comparison.interval(metric, policy, user, scenario)) is not None
-    }
-    columns = _columns(cells, comparison, users_max)
-    shown = {
-        (policy, label): max((cells[policy, user] for user in users if (policy, user) in cells), default=math.nan)
+    columns = comparison.shown(users_max, metric, scenario)
+    worst = {
+        (policy, label): comparison.worst(metric, policy, users, scenario)
         for policy in comparison.policies
         for label, users in columns.items()
     }
+    shown = {place: math.nan if interval is None else interval.mean for place, interval in worst.items()}
     canvas = Canvas(1.7 + 0.46 * len(comparison.policies))
     _draw(canvas, shown, comparison.policies, list(columns))
-    return canvas.finished("heatmap", _title(_WAITS[metric], cells, comparison))
+    return canvas.finished("heatmap", finding(comparison, metric, scenario))
 
 
-def _columns(cells: Cells, comparison: Comparison, users_max: int) -> dict[str, list[str]]:
-    """Those for whom the choice of policy matters most, in the order of the scenario, and the others."""
-    users = list(dict.fromkeys(user for _, user in cells))
-    if len(users) <= users_max:
-        return {user: [user] for user in users}
-    ranked = sorted(users, key=lambda user: -_range(cells, user))
-    named = set(ranked[: users_max - 1])
-    others = [user for user in users if user not in named]
-    return {user: [user] for user in users if user in named} | {f"worst of\n{len(others)} others": others}
+def finding(comparison: Comparison, metric: str = "wait_seconds_p99", scenario: str | None = None) -> str:
+    """What a comparison comes to, in a line: for whom the choice matters most, and what it makes of their waits."""
+    user = comparison.most_at_stake(metric, scenario)
+    if user is None:
+        return f"{_WAITS[metric]}: no task was started"
+    found = {policy: comparison.interval(metric, policy, user, scenario) for policy in comparison.policies}
+    waits = {policy: interval.mean for policy, interval in found.items() if interval is not None}
+    said = {policy: duration(wait) for policy, wait in waits.items()}
+    longest, shortest = (said[end(waits, key=lambda policy: waits[policy])] for end in (max, min))
+    extremes = [longest] if longest == shortest else [longest, shortest]
+    return f"{_WAITS[metric]} of {user}: " + ", ".join(f"{wait} under {_those(said, wait)}" for wait in extremes)
 
 
-def _range(cells: Cells, user: str) -> float:
-    """By which factor the best and the worst policy for a user differ; what is under a tenth of a second is alike."""
-    waits = [max(value, 0.1) for (_, of), value in cells.items() if of == user]
-    return max(waits) / min(waits)
+def _those(said: Mapping[str, str], wait: str) -> str:
+    """The policies of which the same is said."""
+    names = [policy for policy, found in said.items() if found == wait]
+    return " and ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} others"
 
 
 def _draw(canvas: Canvas, shown: Cells, policies: Sequence[str], columns: Sequence[str]) -> None:
@@ -80,24 +78,18 @@ def _draw(canvas: Canvas, shown: Cells, policies: Sequence[str], columns: Sequen
             dark = not math.isnan(value) and norm(max(value, low)) > 0.55
             text = "-" if math.isnan(value) else duration(value)
             axes.text(place, row, text, ha="center", va="center", fontsize=9, color="white" if dark else "black")
-    axes.set_xticks(range(len(columns)), labels=columns, rotation=0 if len(columns) <= 8 else 30)
+    axes.set_xticks(
+        range(len(columns)), labels=[fill(column, 14) for column in columns], rotation=0 if len(columns) <= 8 else 30
+    )
     axes.set_yticks(range(len(policies)), labels=policies)
     axes.grid(visible=False)
+    for edge in range(1, len(columns)):
+        axes.axvline(edge - 0.5, color="white", linewidth=1.5)
+    for edge in range(1, len(policies)):
+        axes.axhline(edge - 0.5, color="white", linewidth=1.5)
     axes.tick_params(length=0)
     axes.set_xlabel("user")
     bar = canvas.figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
-    bar.set_ticks([10.0**power for power in range(math.ceil(math.log10(norm.vmin or low)), 1 + int(math.log10(high)))])
+    bar.set_ticks([step for step in STEPS if (norm.vmin or low) <= step <= high])
     bar.ax.yaxis.set_major_formatter(lambda value, _: duration(value))
     bar.ax.minorticks_off()
-
-
-def _title(what: str, cells: Cells, comparison: Comparison) -> str:
-    users = dict.fromkeys(user for _, user in cells)
-    if not users:
-        return f"{what}: no task was started"
-    user = max(users, key=lambda user: _range(cells, user))
-    waits = {policy: cells[policy, user] for policy in comparison.policies if (policy, user) in cells}
-    best, worst = min(waits, key=lambda policy: waits[policy]), max(waits, key=lambda policy: waits[policy])
-    if best == worst:
-        return f"{what} of {user}: {duration(waits[best])} under {best}"
-    return f"{what} of {user}: {duration(waits[worst])} under {worst}, {duration(waits[best])} under {best}"
