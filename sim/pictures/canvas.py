@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.errors import InvalidConfig
 from sim.picture import Picture
-from sim.words import duration, time_unit
+from sim.words import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,8 +27,23 @@ _COLOURS_MAX = 128
 _RATIO_SEEN = 30
 """How much smaller something may be and still be seen beside the largest."""
 _WAITS_SEEN = 2e4
-STEPS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 86400.0, 864000.0, 8640000.0)
-"""Waits that are marked on an axis, in seconds."""
+_SHORTEST_SECONDS = 1e-4
+STEPS = {
+    1e-4: "0.1 ms",
+    1e-3: "1 ms",
+    1e-2: "10 ms",
+    0.1: "0.1 s",
+    1.0: "1 s",
+    10.0: "10 s",
+    60.0: "1 min",
+    600.0: "10 min",
+    3_600.0: "1 h",
+    36_000.0: "10 h",
+    86_400.0: "1 d",
+    864_000.0: "10 d",
+    8_640_000.0: "100 d",
+}
+"""Waits in seconds that are marked on an axis, and how."""
 
 _STYLE = {
     "font.size": 10.0,
@@ -96,11 +111,11 @@ def time_axis(axes: "Axes", began_at: float, ended_at: float, what: str = "time 
 
 def duration_axis(axes: "Axes", longest: float) -> None:
     """Make the x axis one of waits, from none at all by steps of about ten to the longest."""
-    longest = max(longest, STEPS[0])
+    longest = max(longest, _SHORTEST_SECONDS)
     steps = [step for step in STEPS if longest / _WAITS_SEEN <= step <= longest]
     axes.set_xscale("symlog", linthresh=steps[0], linscale=0.35)
     axes.set_xlim(-steps[0] * 0.08, longest * 1.3)
-    axes.set_xticks([0.0, *steps], labels=["0", *map(duration, steps)])
+    axes.set_xticks([0.0, *steps], labels=["0", *(STEPS[step] for step in steps)])
     axes.minorticks_off()
 
 

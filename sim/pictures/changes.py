@@ -1,5 +1,7 @@
 """What would have changed for each user: a line from what one task in a hundred waited to what it would wait."""
 
+from textwrap import fill
+
 from sim.picture import Picture
 from sim.pictures.canvas import INK, Canvas, duration_axis
 from sim.what_if import Moved, WhatIf
@@ -31,7 +33,7 @@ def changes_picture(what: WhatIf, users_max: int = 20) -> Picture:
     axes.plot([], [], color=_MORE, linewidth=2.5, label="waits longer")
     left = len(what.users) - len(shown)
     more = f"; {left} users who change less are not shown" if left else ""
-    axes.set_xlabel(f"p99 wait: ring {what.before}, arrow {what.after}{more}")
+    axes.set_xlabel(fill(f"p99 wait: the ring is under {what.before}; the arrow under {what.after}{more}", 100))
     canvas.figure.legend(loc="outside lower left", ncols=2, fontsize=9)
     return canvas.finished("changes", _title(what))
 

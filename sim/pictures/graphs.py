@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from actors.host import HOST
 from sim.history import History
 from sim.mail import MessageCounts, message_graph, steal_graph
 from sim.picture import Picture
@@ -26,8 +27,7 @@ _ROLES: dict[str, Place] = {
     "shard": (0.52, 0.5),
     "scheduler": (0.76, 0.93),
     "worker": (1.0, 0.5),
-    "supervisor": (0.76, 0.07),
-    "host": (0.25, 0.0),
+    "supervisor": (0.52, 0.07),
 }
 """As in the drawing of the actors: work goes from left to right."""
 _NAMES_SHOWN = 3
@@ -116,8 +116,10 @@ def messages_picture(counts: MessageCounts) -> Picture:
     '6 messages, 2.0 a submit; most, 3, are Submit from source to queue'
     """
     graph = message_graph(counts)
-    canvas = Canvas(5.6)
+    canvas = Canvas(4.8)
     (axes,) = canvas.axes
+    woken = {role: edge["count"] for _, role, edge in graph.out_edges(HOST, data=True)} if HOST in graph else {}
+    graph.remove_nodes_from([HOST])
     elsewhere = [role for role in graph if role not in _ROLES]
     places = _ROLES | {role: (0.25 + 0.2 * number, 1.05) for number, role in enumerate(elsewhere)}
     most = max((edge["count"] for _, _, edge in graph.edges(data=True)), default=1)
@@ -125,8 +127,11 @@ def messages_picture(counts: MessageCounts) -> Picture:
         _arrow(axes, places[sender], places[receiver], edge, most)
     for role in graph:
         axes.text(*places[role], role, ha="center", va="center", fontweight="bold", bbox=_ROLE)
+        if role in woken:
+            x, y = places[role]
+            axes.text(x, y - 0.085, f"woken {count(woken[role])} times", fontsize=8, ha="center", va="center")
     axes.set_xlim(-0.1, 1.1)
-    axes.set_ylim(-0.12, 1.12)
+    axes.set_ylim(-0.08, 1.0)
     axes.axis("off")
     return canvas.finished("messages", _messages_title(counts))
 
@@ -163,6 +168,8 @@ def _arrow(axes: "Axes", begin: Place, end: Place, edge: Mapping[str, Any], most
 
 
 def _messages_title(counts: MessageCounts) -> str:
+    # To be woken is no message of anybody's.
+    counts = {names: number for names, number in counts.items() if names[0] != HOST}
     whole = sum(counts.values())
     if not whole:
         return "no messages"

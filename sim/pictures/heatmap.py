@@ -90,6 +90,6 @@ def _draw(canvas: Canvas, shown: Cells, policies: Sequence[str], columns: Sequen
     axes.tick_params(length=0)
     axes.set_xlabel("user")
     bar = canvas.figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
-    bar.set_ticks([step for step in STEPS if (norm.vmin or low) <= step <= high])
-    bar.ax.yaxis.set_major_formatter(lambda value, _: duration(value))
+    marked = [step for step in STEPS if (norm.vmin or low) <= step <= high]
+    bar.set_ticks(marked, labels=[STEPS[step] for step in marked])
     bar.ax.minorticks_off()
