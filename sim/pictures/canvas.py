@@ -5,9 +5,11 @@ Figures are made without pyplot, so nothing is kept that somebody would have to 
 
 import math
 import textwrap
+import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from actors.errors import InvalidConfig
 from sim.picture import Picture
@@ -15,6 +17,7 @@ from sim.words import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["INK", "STEPS", "Canvas", "count_axis", "duration_axis", "require", "time_axis"]
 
@@ -76,27 +79,38 @@ def _smaller(drawn: BytesIO) -> bytes:
 
 
 class Canvas:
-    """A figure with its title, on the way to becoming a picture."""
+    """A figure on the way to becoming a picture: drawn within its block, where the style is that of all pictures."""
 
     def __init__(self, height_inches: float, rows: int = 1, columns: int = 1, **grid: Any) -> None:
-        self._matplotlib = _matplotlib()
-        with self._matplotlib.rc_context(_STYLE):
-            from matplotlib.figure import Figure
+        self._height_inches = height_inches
+        self._shape = (rows, columns)
+        self._grid = grid
+        self._style = ExitStack()
+        self.figure: Figure
+        self.axes: list[Axes]
 
-            self.figure: Figure = Figure(
-                figsize=(WIDTH_INCHES, height_inches), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained"
-            )
-            made = self.figure.subplots(rows, columns, squeeze=False, **grid)
-        self.axes: list[Axes] = list(made.flat)
+    def __enter__(self) -> Self:
+        matplotlib = _matplotlib()
+        from matplotlib.figure import Figure
+
+        self._style.enter_context(matplotlib.rc_context(_STYLE))
+        self._style.enter_context(warnings.catch_warnings())
+        # What the type has no letter for is a box.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+        size = (WIDTH_INCHES, self._height_inches)
+        self.figure = Figure(figsize=size, dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
+        self.axes = list(self.figure.subplots(*self._shape, squeeze=False, **self._grid).flat)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._style.close()
 
     def finished(self, name: str, title: str) -> Picture:
         """The picture, below the finding that it shows."""
-        with self._matplotlib.rc_context(_STYLE):
-            self.figure.suptitle(
-                textwrap.fill(title, _TITLE_CHARACTERS), x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK
-            )
-            drawn = BytesIO()
-            self.figure.savefig(drawn, format="png")
+        said = textwrap.fill(title, _TITLE_CHARACTERS)
+        self.figure.suptitle(said, x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK)
+        drawn = BytesIO()
+        self.figure.savefig(drawn, format="png")
         return Picture(name, title, _smaller(drawn))
 
 

@@ -51,18 +51,18 @@ def steals_picture(history: History, users_max: int = 12, workers_max: int = 16)
     for user, worker, edge in graph.edges(data=True):
         ends = (party_of[user].label, worker if worker in workers else others)
         edges[ends] = edges.get(ends, 0) + edge["count"]
-    canvas = Canvas(1.6 + 0.42 * max(len(rows), len(parties), 3))
-    (axes,) = canvas.axes
-    places = _column(0.0, [f"user {party.label}" for party in parties]) | _column(1.0, rows)
-    _steal_arrows(axes, edges, parties, places)
-    for party in parties:
-        _node(axes, places[f"user {party.label}"], party.label, party.colour, right=False)
-    for row in rows:
-        _node(axes, places[row], row, INK, right=True)
-    axes.set_xlim(-0.35, 1.35)
-    axes.set_ylim(-0.06, 1.06)
-    axes.axis("off")
-    return canvas.finished("steals", _steals_title(history, edges))
+    with Canvas(1.5 + 0.4 * max(len(rows), len(parties), 3)) as canvas:
+        (axes,) = canvas.axes
+        places = _column(0.0, [f"user {party.label}" for party in parties]) | _column(1.0, rows)
+        _steal_arrows(axes, edges, parties, places)
+        for party in parties:
+            _node(axes, places[f"user {party.label}"], party.label, party.colour, right=False)
+        for row in rows:
+            _node(axes, places[row], row, INK, right=True)
+        axes.set_xlim(-0.35, 1.35)
+        axes.set_ylim(-0.06, 1.06)
+        axes.axis("off")
+        return canvas.finished("steals", _steals_title(history, edges))
 
 
 def _steal_arrows(
@@ -116,24 +116,24 @@ def messages_picture(counts: MessageCounts) -> Picture:
     '6 messages, 2.0 a submit; most, 3, are Submit from source to queue'
     """
     graph = message_graph(counts)
-    canvas = Canvas(4.8)
-    (axes,) = canvas.axes
-    woken = {role: edge["count"] for _, role, edge in graph.out_edges(HOST, data=True)} if HOST in graph else {}
-    graph.remove_nodes_from([HOST])
-    elsewhere = [role for role in graph if role not in _ROLES]
-    places = _ROLES | {role: (0.25 + 0.2 * number, 1.05) for number, role in enumerate(elsewhere)}
-    most = max((edge["count"] for _, _, edge in graph.edges(data=True)), default=1)
-    for sender, receiver, edge in graph.edges(data=True):
-        _arrow(axes, places[sender], places[receiver], edge, most)
-    for role in graph:
-        axes.text(*places[role], role, ha="center", va="center", fontweight="bold", bbox=_ROLE)
-        if role in woken:
-            x, y = places[role]
-            axes.text(x, y - 0.085, f"woken {count(woken[role])} times", fontsize=8, ha="center", va="center")
-    axes.set_xlim(-0.1, 1.1)
-    axes.set_ylim(-0.08, 1.0)
-    axes.axis("off")
-    return canvas.finished("messages", _messages_title(counts))
+    with Canvas(4.8) as canvas:
+        (axes,) = canvas.axes
+        woken = {role: edge["count"] for _, role, edge in graph.out_edges(HOST, data=True)} if HOST in graph else {}
+        graph.remove_nodes_from([HOST])
+        elsewhere = [role for role in graph if role not in _ROLES]
+        places = _ROLES | {role: (0.25 + 0.2 * number, 1.05) for number, role in enumerate(elsewhere)}
+        most = max((edge["count"] for _, _, edge in graph.edges(data=True)), default=1)
+        for sender, receiver, edge in graph.edges(data=True):
+            _arrow(axes, places[sender], places[receiver], edge, most)
+        for role in graph:
+            axes.text(*places[role], role, ha="center", va="center", fontweight="bold", bbox=_ROLE)
+            if role in woken:
+                x, y = places[role]
+                axes.text(x, y - 0.085, f"woken {count(woken[role])} times", fontsize=8, ha="center", va="center")
+        axes.set_xlim(-0.1, 1.1)
+        axes.set_ylim(-0.08, 1.0)
+        axes.axis("off")
+        return canvas.finished("messages", _messages_title(counts))
 
 
 _ROLE: dict[str, Any] = {"boxstyle": "round,pad=0.45", "facecolor": "#e8f1f8", "edgecolor": "#0072B2"}

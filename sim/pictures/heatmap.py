@@ -39,9 +39,9 @@ def heatmap_picture(
         for label, users in columns.items()
     }
     shown = {place: math.nan if interval is None else interval.mean for place, interval in worst.items()}
-    canvas = Canvas(1.7 + 0.46 * len(comparison.policies))
-    _draw(canvas, shown, comparison.policies, list(columns))
-    return canvas.finished("heatmap", finding(comparison, metric, scenario))
+    with Canvas(1.7 + 0.46 * len(comparison.policies)) as canvas:
+        _draw(canvas, shown, comparison.policies, list(columns))
+        return canvas.finished("heatmap", finding(comparison, metric, scenario))
 
 
 def finding(comparison: Comparison, metric: str = "wait_seconds_p99", scenario: str | None = None) -> str:

@@ -24,26 +24,27 @@ def backlog_picture(history: History, users_max: int = 7) -> Picture:
     >>> backlog_picture(history).title.startswith("bob has most tasks waiting, up to ")
     True
     """
-    canvas = Canvas(4.2)
-    (axes,) = canvas.axes
-    unit = time_axis(axes, 0.0, history.last_at)
-    peaks: dict[str, int] = {}
-    for party in parties_of(history, users_max):
-        found = _together(history, party)
-        peaks[party.label] = max((waiting for _, waiting in found), default=0)
-        at, waiting = _thinned([(0.0, 0), *found, (history.last_at, found[-1][1] if found else 0)])
-        axes.plot(
-            [time / unit for time in at],
-            waiting,
-            drawstyle="steps-post",
-            color=party.colour,
-            linestyle=party.dashes,
-            label=f"{party.label} (at most {count(peaks[party.label])})",
-        )
-    count_axis(axes, list(peaks.values()))
-    axes.set_ylabel("tasks that wait")
-    axes.legend(loc="upper right", fontsize=9)
-    return canvas.finished("backlog", _backlog_title(peaks))
+    with Canvas(4.2) as canvas:
+        (axes,) = canvas.axes
+        unit = time_axis(axes, 0.0, history.last_at)
+        peaks: dict[str, int] = {}
+        for party in parties_of(history, users_max):
+            found = _together(history, party)
+            peaks[party.label] = max((waiting for _, waiting in found), default=0)
+            at, waiting = _thinned([(0.0, 0), *found, (history.last_at, found[-1][1] if found else 0)])
+            axes.plot(
+                [time / unit for time in at],
+                waiting,
+                drawstyle="steps-post",
+                color=party.colour,
+                linestyle=party.dashes,
+                label=f"{party.label} (at most {count(peaks[party.label])})",
+            )
+        count_axis(axes, list(peaks.values()))
+        axes.set_ylabel("tasks that wait")
+        if peaks:
+            axes.legend(loc="upper right", fontsize=9)
+        return canvas.finished("backlog", _backlog_title(peaks))
 
 
 def _backlog_title(peaks: Mapping[str, int]) -> str:
@@ -87,25 +88,25 @@ def service_picture(history: History, users_max: int = 7, ideal: Mapping[str, Cu
     """
     ideal = history.ideal() if ideal is None else ideal
     received = history.received()
-    canvas = Canvas(6.0, rows=2, sharex=True, height_ratios=[3, 2])
-    above, below = canvas.axes
-    unit = time_axis(below, 0.0, history.last_at)
-    times = [history.last_at * number / _POINTS_MAX for number in range(_POINTS_MAX + 1)]
-    shown = [time / unit for time in times]
-    for party in parties_of(history, users_max):
-        given, wanted = (_sum([curves[user] for user in party.members], times) for curves in (received, ideal))
-        above.plot(shown, given, color=party.colour, label=party.label)
-        above.plot(shown, wanted, color=party.colour, linestyle=(0, (1, 1.5)))
-        behind = [want - have for want, have in zip(wanted, given, strict=True)]
-        below.plot(shown, behind, color=party.colour, linestyle=party.dashes)
-    above.plot([], [], color=INK, linestyle=(0, (1, 1.5)), label="ideal, dotted")
-    above.set_ylabel("service given\n(worker-seconds)")
-    above.set_ylim(bottom=0)
-    above.yaxis.set_major_formatter("{x:,.0f}")
-    above.legend(loc="upper left", fontsize=9)
-    below.axhline(0.0, color=INK, linewidth=0.8)
-    below.set_ylabel("behind the ideal\n(worker-seconds)")
-    return canvas.finished("service", _service_title(history.worst_lag(ideal), history))
+    with Canvas(6.0, rows=2, sharex=True, height_ratios=[3, 2]) as canvas:
+        above, below = canvas.axes
+        unit = time_axis(below, 0.0, history.last_at)
+        times = [history.last_at * number / _POINTS_MAX for number in range(_POINTS_MAX + 1)]
+        shown = [time / unit for time in times]
+        for party in parties_of(history, users_max):
+            given, wanted = (_sum([curves[user] for user in party.members], times) for curves in (received, ideal))
+            above.plot(shown, given, color=party.colour, label=party.label)
+            above.plot(shown, wanted, color=party.colour, linestyle=(0, (1, 1.5)))
+            behind = [want - have for want, have in zip(wanted, given, strict=True)]
+            below.plot(shown, behind, color=party.colour, linestyle=party.dashes)
+        above.plot([], [], color=INK, linestyle=(0, (1, 1.5)), label="ideal, dotted")
+        above.set_ylabel("service given\n(worker-seconds)")
+        above.set_ylim(bottom=0)
+        above.yaxis.set_major_formatter("{x:,.0f}")
+        above.legend(loc="upper left", fontsize=9)
+        below.axhline(0.0, color=INK, linewidth=0.8)
+        below.set_ylabel("behind the ideal\n(worker-seconds)")
+        return canvas.finished("service", _service_title(history.worst_lag(ideal), history))
 
 
 def _sum(curves: Sequence[Curve], times: Sequence[float]) -> list[float]:

@@ -18,6 +18,7 @@ __all__ = ["Party", "parties_of", "shown_users"]
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 _DASHES = ("-", (0, (6, 2)), "-.", (0, (2, 1)), (0, (8, 2, 2, 2)), (0, (4, 1)), (0, (1, 1)))
 OTHERS_COLOUR = "#9a9a9a"
+_LABEL_MAX = 28
 
 
 @attrs.frozen
@@ -37,13 +38,22 @@ def parties_of(history: History, users_max: int = 7) -> list[Party]:
     groups = shown_users(history.service(), p99, users_max)
     return [
         Party(
-            label,
+            _shortened(label),
             tuple(members),
             OTHERS_COLOUR if label.startswith("others (") else _COLOURS[number % len(_COLOURS)],
             ":" if label.startswith("others (") else _DASHES[number % len(_DASHES)],
         )
         for number, (label, members) in enumerate(groups.items())
     ]
+
+
+def _shortened(label: str) -> str:
+    """So long that there is room for something beside it.
+
+    >>> _shortened("somebody-with-a-very-long-name@example.org")
+    'somebody-with-a…example.org'
+    """
+    return label if len(label) <= _LABEL_MAX else f"{label[:15]}…{label[-11:]}"
 
 
 def shown_users(service: Mapping[str, float], p99: Mapping[str, float], users_max: int) -> dict[str, Sequence[str]]:
