@@ -103,7 +103,7 @@ def test_titles_say_what_was_found() -> None:
     assert service_picture(plain).title == (
         "light falls furthest behind the ideal fluid share: by 4 worker-seconds, at 2.0 s"
     )
-    assert service_picture(fair).title.startswith("everybody stays within ")
+    assert service_picture(fair).title.startswith("nobody falls far behind the ideal fluid share: ")
     assert waits_picture(plain).title == "1 task in 100 of light waits 50 s or longer; of flood, 49 s"
     assert waits_picture(fair).title.endswith("; of light, 2.0 s")
     assert steals_picture(plain).title == "nothing was stolen"

@@ -25,7 +25,7 @@ INK = "#222222"
 
 WIDTH_INCHES = 9.0
 DOTS_PER_INCH = 110
-_TITLE_CHARACTERS = 92
+_TITLE_CHARACTERS = 84
 _COLOURS_MAX = 128
 _RATIO_SEEN = 30
 """How much smaller something may be and still be seen beside the largest."""
@@ -104,6 +104,11 @@ class Canvas:
 
     def __exit__(self, *_: object) -> None:
         self._style.close()
+
+    def legend(self) -> None:
+        """Who is who, beside what is drawn, where it covers nothing; nothing if nobody is there."""
+        if self.axes[0].get_legend_handles_labels()[0]:
+            self.axes[0].figure.legend(loc="outside right center", fontsize=9)
 
     def finished(self, name: str, title: str) -> Picture:
         """The picture, below the finding that it shows."""

@@ -29,19 +29,22 @@ class Party:
     members: tuple[str, ...]
     colour: str
     dashes: object
+    is_rest: bool = False
+    """Whether these are those who are not shown by name."""
 
 
-def parties_of(history: History, users_max: int = 7) -> list[Party]:
-    """Who is shown, in the order of the scenario, others last."""
+def parties_of(history: History, users_max: int = 7, spoken_of: str | None = None) -> list[Party]:
+    """Who is shown, in the order of the scenario, others last; of whom the title speaks is among those named."""
     waits = history.waits()
     p99 = {user: percentile(found, 0.99) or 0.0 for user, found in waits.items()}
-    groups = shown_users(history.service(), p99, users_max)
+    groups = shown_users(history.service(), p99, users_max, spoken_of)
     return [
         Party(
             _shortened(label),
             tuple(members),
             OTHERS_COLOUR if label.startswith("others (") else _COLOURS[number % len(_COLOURS)],
             ":" if label.startswith("others (") else _DASHES[number % len(_DASHES)],
+            is_rest=label.startswith("others ("),
         )
         for number, (label, members) in enumerate(groups.items())
     ]
@@ -56,7 +59,9 @@ def _shortened(label: str) -> str:
     return label if len(label) <= _LABEL_MAX else f"{label[:15]}…{label[-11:]}"
 
 
-def shown_users(service: Mapping[str, float], p99: Mapping[str, float], users_max: int) -> dict[str, Sequence[str]]:
+def shown_users(
+    service: Mapping[str, float], p99: Mapping[str, float], users_max: int, spoken_of: str | None = None
+) -> dict[str, Sequence[str]]:
     """Which users are shown by name, and which together: at most so many groups.
 
     >>> service = {"a": 9.0, "b": 1.0, "c": 2.0, "d": 3.0, "t/1": 3.0, "t/2": 4.0}
@@ -79,7 +84,7 @@ def shown_users(service: Mapping[str, float], p99: Mapping[str, float], users_ma
     for measured in (used, waited):
         for rank, label in enumerate(sorted(groups, key=lambda label: -measured[label])):
             ranks[label] = min(ranks[label], rank)
-    named = set(sorted(groups, key=lambda label: ranks[label])[: users_max - 1])
+    named = set(sorted(groups, key=lambda label: (spoken_of not in groups[label], ranks[label]))[: users_max - 1])
     others = [user for label, members in groups.items() if label not in named for user in members]
     shown = {label: members for label, members in groups.items() if label in named}
     return shown | {f"others ({len(others)})": others}
