@@ -8,13 +8,14 @@ workers busy. Each measurement is a process of its own, so that its memory is it
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from random import Random
+
+from sim.fleet import cores
 
 WORKERS = 64
 USERS = 200
@@ -42,7 +43,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     seeds, jobs = (1, 20_000) if quick else (10, 200_000)
     seconds, _ = _run("compare", "noisy_neighbour", "--seeds", str(seeds))
-    _say(f"compare, 6 policies, {seeds} seeds, {len(os.sched_getaffinity(0))} cores", "s", seconds, COMPARED_SECONDS)
+    _say(f"compare, 6 policies, {seeds} seeds, {cores()} cores", "s", seconds, COMPARED_SECONDS)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.swf"
         write_log(path, jobs)
