@@ -17,7 +17,7 @@ from actors.actor import Draw
 from actors.config import Settings
 from actors.errors import InvalidConfig, RuntimeStopped
 from actors.execution import HandlerExecutor
-from actors.front import FRONT, Asked, Front
+from actors.front import FRONT, Asked, Front, id_or_error
 from actors.handlers import Handler
 from actors.host import Gate, Host
 from actors.inbox import INBOX, InboxReader
@@ -402,7 +402,7 @@ class Engine:
                 if one.answer is None:
                     self._withdraw(submit)
                 del self.front.submits[submit.id]
-        return [_id_or_error(one) for _, one in asked]
+        return [id_or_error(one) for _, one in asked]
 
     def _submit_together(self, some: Sequence[tuple[Submit, Asked]]) -> None:
         self.front.submits.update((submit.id, one) for submit, one in some)
@@ -493,11 +493,3 @@ class Engine:
         for event, reached in self._awaited.items():
             if reached():
                 event.set()
-
-
-def _id_or_error(asked: Asked) -> str | Exception:
-    try:
-        task_id: str = asked.result().task_id
-    except Exception as error:
-        return error
-    return task_id

@@ -19,7 +19,7 @@ from actors.execution import HandlerExecutor
 from actors.messages import Accepted, Address, Answered, Await, Ended, Failed, Refused, Submit
 from actors.task import Task
 
-__all__ = ["FRONT", "Asked", "Front", "warn_if_full"]
+__all__ = ["FRONT", "Asked", "Front", "id_or_error", "warn_if_full"]
 
 FRONT: Address = "front"
 
@@ -173,6 +173,15 @@ class Front:
         self.conclude(error)
         for asked in (*self.submits.values(), *self.left_open.values()):
             asked.hear(Refused("", error))
+
+
+def id_or_error(asked: Asked) -> str | Exception:
+    """The id of a task that was submitted, or why it was refused."""
+    try:
+        task_id: str = asked.result().task_id
+    except Exception as error:
+        return error
+    return task_id
 
 
 def warn_if_full(executors: Collection[HandlerExecutor]) -> None:

@@ -1,14 +1,15 @@
 """A handle: what a submitter holds of its task."""
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from actors.errors import TaskCancelled, TaskFailed
+from actors.errors import SomeRefused, TaskCancelled, TaskFailed
 from actors.task import Cause, Status, Task
 
 if TYPE_CHECKING:
     from actors.runtime import Runtime
 
-__all__ = ["TaskHandle"]
+__all__ = ["TaskHandle", "handles_of"]
 
 R = TypeVar("R")
 
@@ -51,6 +52,21 @@ class TaskHandle(Generic[R]):
     async def cancel(self) -> None:
         """Cancel the task: at once if it waits, by asking its worker if it runs. InvalidTransition if it has ended."""
         await self._runtime.cancel(self.id)
+
+
+def handles_of(runtime: "Runtime", answers: Iterable[str | Exception]) -> list[TaskHandle[Any]]:
+    """A handle for each id; SomeRefused, which has them, if there is a reason instead of any."""
+    handles: list[TaskHandle[Any] | None] = []
+    errors: dict[int, Exception] = {}
+    for place, answer in enumerate(answers):
+        if isinstance(answer, Exception):
+            handles.append(None)
+            errors[place] = answer
+        else:
+            handles.append(TaskHandle(runtime, answer))
+    if errors:
+        raise SomeRefused(handles, errors)
+    return cast("list[TaskHandle[Any]]", handles)
 
 
 def _failure(task: Task) -> TaskFailed:

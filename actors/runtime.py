@@ -13,7 +13,7 @@ What only looks (`get`, `tasks`, `explain`) reads the table and waits for nobody
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar, TypeVarTuple, Unpack, cast, overload
+from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
 import attrs
 import trio
@@ -23,10 +23,10 @@ from actors.calls import RUN_SOON, Calls
 from actors.chain import TaskQueue
 from actors.config import KindSettings
 from actors.engine import Engine
-from actors.errors import InvalidConfig, InvalidTask, InvalidTransition, RuntimeStopped, SomeRefused, UnknownTask
+from actors.errors import InvalidConfig, InvalidTask, InvalidTransition, RuntimeStopped, UnknownTask
 from actors.explain import Explanation, explain_task
 from actors.front import FRONT, warn_if_full
-from actors.handle import TaskHandle
+from actors.handle import TaskHandle, handles_of
 from actors.handlers import Handler, Handlers, Registers
 from actors.host import Envelope
 from actors.ids import new_id
@@ -188,18 +188,7 @@ class Runtime:
         if refused:
             ids = iter(answers)
             answers = [refused[place] if place in refused else next(ids) for place in range(len(waiting))]
-        handles: list[TaskHandle[Any] | None] = []
-        errors: dict[int, Exception] = {}
-        for place, answer in enumerate(answers):
-            if type(answer) is str:
-                handles.append(TaskHandle(self, answer))
-            else:
-                assert isinstance(answer, Exception), "an id or why there is none"
-                handles.append(None)
-                errors[place] = answer
-        if errors:
-            raise SomeRefused(handles, errors)
-        return cast(list[TaskHandle[Any]], handles)
+        return handles_of(self, answers)
 
     def _parts(self, tasks: list[NewTask], refused: dict[int, Exception]) -> Iterator[list[Submit]]:
         """What is handed in together; some are no task even before they come to the door."""

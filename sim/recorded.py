@@ -18,7 +18,7 @@ from actors.trace import Admitted, Completed, DeadLettered, Event, Header, Resto
 from actors.validators import is_finite, user_name_fault
 from sim.jobs import Execution, Job, lines_of
 
-__all__ = ["read_run", "recorded_header"]
+__all__ = ["RUNTIME", "read_run", "recorded_header", "standing_items"]
 
 RUNTIME = "runtime"
 """What a runtime's recordings give as their scenario. Their times are of the day; a simulated run begins at 0."""
@@ -65,7 +65,7 @@ def read_run(path: str) -> Iterator[Job]:
     """The jobs of a recorded run, in the order in which they were admitted; InvalidConfig names the line that is none."""
     tasks: dict[str, _Recorded] = {}
     began_at: float | None = 0.0
-    for number, item in _standing(path):
+    for number, item in standing_items(path):
         if isinstance(item, Header):
             began_at = None if item.scenario == RUNTIME else 0.0
             continue
@@ -89,7 +89,7 @@ def read_run(path: str) -> Iterator[Job]:
     return (task.job(began_at or 0.0) for task in tasks.values())
 
 
-def _standing(path: str) -> Iterable[tuple[int, Header | Event]]:
+def standing_items(path: str) -> Iterable[tuple[int, Header | Event]]:
     """The items with their lines, without what a process that ended has undone."""
     # To know what holds takes all of them: only simulated processes end and begin again within one recording.
     if not any(_RESTORED in line for _, line in lines_of(path)):
@@ -112,6 +112,7 @@ def recorded_header(path: str) -> Header | None:
 
 
 def _items(path: str) -> Iterator[tuple[int, Header | Event]]:
+    """What a trace has on each line, with the number of the line; InvalidConfig names one that is no event."""
     for number, line in lines_of(path):
         try:
             (item,) = read_trace([line])
