@@ -11,6 +11,7 @@ import trio
 from actors import TRANSITIONS
 from sim import parse_scenario, simulate
 from sim.demo import SCENARIO, main
+from tests.pages import BLOCK, PAGES, printed_by_the_blocks_of
 from tests.virtual import run_on_virtual_time
 
 ROOT = Path(__file__).parent.parent
@@ -63,3 +64,15 @@ def test_the_diagram_of_a_tasks_states_is_drawn_from_the_table_of_transitions() 
     drawn = [f"    {status} --> {to}: {', '.join(changes)}" for (status, to), changes in arrows.items()]
     (quoted,) = re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)```", ARCHITECTURE, re.DOTALL)
     assert quoted.splitlines() == drawn
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_of_a_page_prints_what_is_shown_below_it(page: Path) -> None:
+    # If this fails because something was improved: `python -m tests.pages` writes the pages anew.
+    blocks = printed_by_the_blocks_of(page.read_text(encoding="utf-8"))
+    assert [said for said, _ in blocks] == [printed for _, printed in blocks]
+
+
+def test_there_are_pages_with_blocks() -> None:
+    assert {page.stem for page in PAGES} >= {"index", "fairness", "bounds", "share", "limit", "retry", "try_a_policy"}
+    assert sum(len(BLOCK.findall(page.read_text(encoding="utf-8"))) for page in PAGES) >= 20
