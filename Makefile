@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench explore clean
+.PHONY: demo test check bench docs explore clean
 
 demo: $(READY)
 	$(BIN)/python -m sim.demo
@@ -18,6 +18,11 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# The variable keeps a notice about versions to come out of the output. Warnings are errors, see mkdocs.yml.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "built into build/site; to read it with its search: $(BIN)/python -m http.server -d build/site"
 
 # The same properties, many more examples.
 explore: $(READY)

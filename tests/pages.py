@@ -71,11 +71,17 @@ def run_commands(block: str) -> str:
     for line in re.findall(r"^\$ evenhand (.*?)(?:\s+# .*)?$", block, re.MULTILINE):
         output = io.StringIO()
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            try:
-                command(line.split())
-            except SystemExit as ended:
-                assert ended.code != BAD_INPUT, output.getvalue()
+            status = status_of(line.split())
+        assert status != BAD_INPUT, output.getvalue()
     return ""
+
+
+def status_of(arguments: list[str]) -> object:
+    try:
+        command(arguments)
+    except SystemExit as ended:
+        return ended.code
+    return 0
 
 
 def written_anew(text: str) -> str:
