@@ -64,5 +64,6 @@ def _app(cyclopts: Any) -> Any:
     sim.command(list_library, name="list")
     sim.command(replay, name="replay")
     sim.command("sim.commands.explore:explore_command", name="explore")
+    sim.command("sim.commands.compare:compare_command", name="compare")
     app.command(db, name="db")
     return app

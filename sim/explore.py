@@ -9,18 +9,15 @@ Runs are spread over processes that are told a scenario and some seeds and answe
 heard in the order of the seeds, so the counter-example is the one with the lowest seed, however many there are.
 """
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from random import Random
 from typing import Any
 
 import attrs
 
-from actors.errors import EvenhandError
+from sim.children import Child
 from sim.interleaving import Interleaving, PriorityOrder, RandomOrder
 from sim.judgement import Judgement, judge
 from sim.scenario import Scenario
@@ -31,6 +28,7 @@ __all__ = ["Exploration", "explore", "hash_elsewhere", "variation"]
 _ENABLED = 0.7
 """How likely each fault of the file is to be part of a run."""
 _STEPS = (20, 100, 500)
+_WORKER = "sim.explore_worker"
 
 
 @attrs.frozen(kw_only=True)
@@ -140,52 +138,16 @@ def _judgements(scenario: Scenario, seeds: Sequence[int], jobs: int) -> Iterator
         return
     text = write_scenario(scenario)
     with ExitStack() as stack:
-        answers = [
-            stack.enter_context(_Worker({"scenario": text, "seeds": list(seeds[job::jobs])})) for job in range(jobs)
-        ]
+        children = [stack.enter_context(Child(_WORKER)) for _ in range(jobs)]
+        for job, child in enumerate(children):
+            child.say({"scenario": text, "seeds": list(seeds[job::jobs])})
         for number, seed in enumerate(seeds):
-            yield seed, answers[number % jobs].next()
+            yield seed, Judgement(**children[number % jobs].hear())
 
 
 def hash_elsewhere(scenario: Scenario) -> str:
     """The hash of the trace that this scenario leaves in a new process, which hashes text by another seed."""
     here = os.environ.get("PYTHONHASHSEED", "")
-    with _Worker({"scenario": write_scenario(scenario)}, PYTHONHASHSEED="1" if here != "1" else "2") as worker:
-        return worker.next().trace_sha256
-
-
-class _Worker:
-    """A process that runs what it is told and answers with a line for each run; ended when its block is left."""
-
-    def __init__(self, order: dict[str, Any], **environment: str) -> None:
-        # As here, whatever the folder: a policy or check of one's own is found there too.
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sim.explore_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": path, **environment},
-        )
-        assert self._process.stdin is not None, "asked for"
-        # One that could not even start is heard of when its first answer does not come.
-        with suppress(BrokenPipeError), self._process.stdin as orders:
-            orders.write(json.dumps(order) + "\n")
-
-    def __enter__(self) -> "_Worker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdout is not None, "asked for"
-        self._process.kill()
-        self._process.stdout.close()
-        self._process.wait()
-
-    def next(self) -> Judgement:
-        """What came of its next run."""
-        assert self._process.stdout is not None, "asked for"
-        line = self._process.stdout.readline()
-        if not line:
-            raise EvenhandError(f"a process that ran simulations ended with status {self._process.wait()}")
-        return Judgement(**json.loads(line))
+    with Child(_WORKER, PYTHONHASHSEED="1" if here != "1" else "2") as child:
+        child.say({"scenario": write_scenario(scenario)})
+        return Judgement(**child.hear()).trace_sha256

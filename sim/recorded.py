@@ -18,7 +18,7 @@ from actors.trace import Admitted, Completed, DeadLettered, Event, Header, Retri
 from actors.validators import is_finite, user_name_fault
 from sim.jobs import Execution, Job, lines_of
 
-__all__ = ["read_run", "recorded_header"]
+__all__ = ["RUNTIME", "read_run", "recorded_header", "recorded_items"]
 
 RUNTIME = "runtime"
 """What a runtime's recordings give as their scenario. Their times are of the day; a simulated run begins at 0."""
@@ -63,7 +63,7 @@ def read_run(path: str) -> Iterator[Job]:
     """The jobs of a recorded run, in the order in which they were admitted; InvalidConfig names the line that is none."""
     tasks: dict[str, _Recorded] = {}
     began_at: float | None = 0.0
-    for number, item in _items(path):
+    for number, item in recorded_items(path):
         if isinstance(item, Header):
             began_at = None if item.scenario == RUNTIME else 0.0
             continue
@@ -89,11 +89,12 @@ def read_run(path: str) -> Iterator[Job]:
 
 def recorded_header(path: str) -> Header | None:
     """What was run, if the recording says so in its first line."""
-    first = next((item for _, item in _items(path)), None)
+    first = next((item for _, item in recorded_items(path)), None)
     return first if isinstance(first, Header) else None
 
 
-def _items(path: str) -> Iterator[tuple[int, Header | Event]]:
+def recorded_items(path: str) -> Iterator[tuple[int, Header | Event]]:
+    """What a trace has on each line, with the number of the line; InvalidConfig names one that is no event."""
     for number, line in lines_of(path):
         try:
             (item,) = read_trace([line])

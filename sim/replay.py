@@ -20,7 +20,7 @@ from sim.processes import Empirical, Fixed, Service
 from sim.recorded import read_run
 from sim.swf import read_swf
 
-__all__ = ["READERS", "Workload"]
+__all__ = ["READERS", "Workload", "numbers_by_size"]
 
 READERS: dict[str, Callable[[str], Iterable[Job]]] = {"trace": read_run, "swf": read_swf}
 """What can be read, and how."""
@@ -53,7 +53,7 @@ class Workload:
     @cached_property
     def users(self) -> tuple[str, ...]:
         """Whose jobs they are: `user7` before `user10`."""
-        return tuple(sorted({job.user for job in self.jobs}, key=_numbers_by_size))
+        return tuple(sorted({job.user for job in self.jobs}, key=numbers_by_size))
 
     @cached_property
     def services(self) -> dict[str, Service]:
@@ -87,10 +87,10 @@ class Workload:
         return msgspec.structs.replace(job, at_seconds=job.at_seconds * self.time_scale)
 
 
-def _numbers_by_size(name: str) -> list[Any]:
+def numbers_by_size(name: str) -> list[Any]:
     """Sorts `user7` before `user10`: text and numbers take turns, so that like is compared with like.
 
-    >>> sorted(["user10", "user7", "amy"], key=_numbers_by_size)
+    >>> sorted(["user10", "user7", "amy"], key=numbers_by_size)
     ['amy', 'user7', 'user10']
     """
     return [int(part) if number % 2 else part for number, part in enumerate(re.split(r"([0-9]+)", name))]

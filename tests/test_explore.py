@@ -107,7 +107,7 @@ def test_an_error_in_a_run_is_a_finding_with_a_name(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_process_that_ends_early_is_an_error_not_a_silent_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.explore.sys.executable", "false")
+    monkeypatch.setattr("sim.children.sys.executable", "false")
     with pytest.raises(EvenhandError, match=r"^a process that ran simulations ended with status 1$"):
         explore(unlucky(), seeds=range(4), jobs=2)
 

@@ -1,8 +1,9 @@
 """What the commands that run a scenario have in common: the header first, then the run, then what came of it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -17,11 +18,21 @@ from sim.observation import SimulationResult
 from sim.runner import simulate
 from sim.scenario import Scenario
 
-__all__ = ["FAILED", "PASSED", "run_and_report", "whole_number"]
+__all__ = ["FAILED", "PASSED", "Also", "run_and_report", "whole_number"]
 
 PASSED, FAILED = 0, 1
 
 _VIOLATIONS_SHOWN = 5
+
+
+@attrs.frozen
+class Also:
+    """What a command has to say beside what came of the run."""
+
+    said: Sequence[Any] = ()
+    """Lines and tables."""
+    data: Mapping[str, Any] = attrs.field(factory=dict)
+    """The same for a program."""
 
 
 def run_and_report(
@@ -30,7 +41,8 @@ def run_and_report(
     read_from: Path,
     trace: Path | None,
     as_json: bool,
-    also: str | None = None,
+    watching: Sequence[Observer] = (),
+    also: Callable[[SimulationResult], Also] | None = None,
     twice: bool = False,
     why: str | None = None,
 ) -> int:
@@ -41,9 +53,10 @@ def run_and_report(
         _print_header(scenario)
     causes = Causes(scenario.settings())
     with watched(scenario) as observers:
-        result = _simulate(scenario, [*observers, *([] if why is None else [causes])], trace)
+        result = _simulate(scenario, [*observers, *watching, *([] if why is None else [causes])], trace)
+    more = Also() if also is None else also(result)
     steps = None if why is None else _steps(causes, why)
-    _print_json(result, steps) if as_json else _print_tables(result, also)
+    _print_json(result, steps, more) if as_json else _print_tables(result, more)
     if why is not None and steps is not None and not as_json:
         _print_why(why, steps)
     if twice and (elsewhere := hash_elsewhere(scenario)) != result.trace_sha256:
@@ -91,9 +104,9 @@ def _steps(causes: Causes, task: str) -> list[Step]:
         raise InvalidConfig(f"--why: {error}") from None
 
 
-def _print_json(result: SimulationResult, steps: list[Step] | None) -> None:
+def _print_json(result: SimulationResult, steps: list[Step] | None, also: Also) -> None:
     why = {} if steps is None else {"why": [{**attrs.asdict(step), "seconds": step.seconds} for step in steps]}
-    print(json.dumps({**result.as_json(), **why}, indent=2))
+    print(json.dumps({**result.as_json(), **why, **also.data}, indent=2))
 
 
 def _print_why(task: str, steps: list[Step]) -> None:
@@ -106,15 +119,15 @@ def _print_why(task: str, steps: list[Step]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _print_tables(result: SimulationResult, also: str | None) -> None:
+def _print_tables(result: SimulationResult, also: Also) -> None:
     from rich.console import Console
 
     from sim.tables import checks_table, faults_table, said_lines, users_table, verdict, violation_line
 
     console = Console(highlight=False)
     console.print(users_table(result))
-    if also is not None:
-        console.print(also, markup=False, soft_wrap=True)
+    for said in also.said:
+        console.print(said, markup=False, soft_wrap=isinstance(said, str))
     if result.faults:
         console.print(faults_table(result))
     console.print(checks_table(result))
