@@ -62,7 +62,7 @@ class Curve:
 def furthest_below(curve: Curve, other: Curve) -> tuple[float, float]:
     """By how much the curve is ever below the other, and when it is so for the first time; 0 if it never is.
 
-    The difference of two such curves bends only where one of them does, so a look at each bend is enough.
+    The difference of two curves that do not jump bends only where one of them does, so a look at each bend is enough.
 
     >>> slow, fast = Curve(), Curve()
     >>> slow.add(0.0, 0.0); slow.add(10.0, 5.0)

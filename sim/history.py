@@ -95,6 +95,7 @@ class _Task:
     user: str
     level: int
     ready_at: float
+    waits_from: float
     waited_seconds: float | None = None
 
 
@@ -167,7 +168,7 @@ class History:
         if user is None:
             user = self._seen[event.user] = _User()
         ready_at = max(event.at, event.order_at)
-        self._tasks[event.task] = _Task(event.user, event.level, ready_at)
+        self._tasks[event.task] = _Task(event.user, event.level, ready_at, ready_at)
         user.came.append(ready_at)
 
     def _started(self, event: Started) -> None:
@@ -194,14 +195,15 @@ class History:
         """It waits again."""
         self._end(event.task, _OUTCOME_OF[type(event)], event.at)
         if (task := self._tasks.get(event.task)) is not None:
-            self._seen[task.user].came.append(event.run_after if isinstance(event, Retried) else event.at)
+            task.waits_from = event.run_after if isinstance(event, Retried) else event.at
+            self._seen[task.user].came.append(task.waits_from)
 
     def _gone(self, event: DeadLettered | Cancelled) -> None:
         """It ended, at work or while it waited."""
         task = self._tasks.get(event.task)
         if event.worker is None and task is not None:
-            user = self._seen[task.user]
-            user.left.append(max(event.at, task.ready_at))
+            # One that was delayed and ends before its time never waited.
+            self._seen[task.user].left.append(max(event.at, task.waits_from))
         outcome = "recovered" if event.outcome == "recovered" else _OUTCOME_OF[type(event)]
         self._end(event.task, outcome, event.at)
 
@@ -329,7 +331,8 @@ def read_history(path: str | Path) -> History:
     for _, item in recorded_items(str(path)):
         if isinstance(item, Header):
             options = item.options
-            history = History(options.get("workers"), options.get("weights"))
+            history = History(options.get("workers"))
+            history.weights.update(options.get("weights", {}))
             began_at = None if item.scenario == RUNTIME else 0.0
             continue
         if began_at is None:

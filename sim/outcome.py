@@ -28,6 +28,7 @@ RUN_METRICS = ("jain", "fluid_lag_seconds", "stolen", "recovered")
 """What is known of the run as a whole."""
 
 ALL = "all"
+_LAG_DIGITS = 6
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +47,7 @@ class Outcome:
     run: dict[str, float | None]
     """Each of `RUN_METRICS`."""
     behind: str | None
-    """Who fell behind the ideal fluid share furthest."""
+    """Who fell behind the ideal fluid share furthest, if anybody did."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Outcome":
@@ -93,6 +94,8 @@ def outcome_of(policy: str, history: History, result: SimulationResult, ideals: 
     """What a run under this policy came to; the lag is left out where nobody knows the ideals, which take their time."""
     groups = {user: [user] for user in history.users} | tenants_of(history.users) | {ALL: history.users}
     behind = None if ideals is None else history.worst_lag(ideals.of(history))
+    # Of the last digits it depends under which policy the ideal was worked out first.
+    lag_seconds = None if behind is None else round(behind.seconds, _LAG_DIGITS)
     return Outcome(
         scenario=result.scenario,
         policy=policy,
@@ -103,11 +106,11 @@ def outcome_of(policy: str, history: History, result: SimulationResult, ideals: 
         users=_by_group(groups, history),
         run={
             "jain": result.jain,
-            "fluid_lag_seconds": None if behind is None else behind.seconds,
+            "fluid_lag_seconds": lag_seconds,
             "stolen": result.stolen,
             "recovered": result.recovered,
         },
-        behind=None if behind is None else behind.user,
+        behind=behind.user if behind is not None and lag_seconds else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from actors.errors import InvalidConfig
@@ -15,7 +16,7 @@ h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top
 table { border-collapse: collapse; font-size: 0.92rem; margin: 0.6rem 0 1.2rem; }
 caption { text-align: left; font-weight: 600; padding: 0.3rem 0; }
 th, td { padding: 0.25rem 0.7rem; text-align: right; border-bottom: 1px solid #ddd; font-variant-numeric: tabular-nums; }
-th { border-bottom: 2px solid #888; font-weight: 600; } th:first-child, td:first-child { text-align: left; }
+th { border-bottom: 2px solid #888; font-weight: 600; } th:first-child, td:first-child, .named { text-align: left; }
 .begins td { border-top: 2px solid #bbb; }
 .scrolls { overflow-x: auto; } figure { margin: 1rem 0; } img { max-width: 100%; height: auto; }
 summary { cursor: pointer; font-weight: 600; padding: 0.4rem 0; } .small { color: #555; font-size: 0.88rem; }
@@ -52,22 +53,27 @@ def paragraph(text: str, *, small: bool = False) -> str:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows of text; where the first cell changes a thicker line begins.
+    """Rows of text; where several begin alike a thicker line sets them apart.
 
     >>> print(table("waits", ["user", "p99"], [["alice", "3 s"]]))
     <div class="scrolls"><table><caption>waits</caption>
     <thead><tr><th>user</th><th>p99</th></tr></thead>
     <tbody>
-    <tr class="begins"><td>alice</td><td>3 s</td></tr>
+    <tr><td>alice</td><td>3 s</td></tr>
     </tbody></table></div>
     """
     lines = [f'<div class="scrolls"><table><caption>{escape(caption)}</caption>']
-    lines.append("<thead><tr>" + "".join(f"<th>{escape(name)}</th>" for name in head) + "</tr></thead>\n<tbody>")
+    sides = [' class="named"' if name == "policy" else "" for name in head]
+    named = "".join(f"<th{side}>{escape(name)}</th>" for name, side in zip(head, sides, strict=True))
+    lines.append(f"<thead><tr>{named}</tr></thead>\n<tbody>")
+    found = list(rows)
+    alike = any(row[0] == after[0] for row, after in pairwise(found))
     before = None
-    for row in rows:
-        begins = ' class="begins"' if row[0] != before else ""
+    for row in found:
+        begins = ' class="begins"' if alike and row[0] != before else ""
         before = row[0]
-        lines.append(f"<tr{begins}>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>")
+        cells = "".join(f"<td{side}>{escape(cell)}</td>" for cell, side in zip(row, sides, strict=True))
+        lines.append(f"<tr{begins}>{cells}</tr>")
     return "\n".join([*lines, "</tbody></table></div>"])
 
 

@@ -16,7 +16,7 @@ from sim.page import fold, heading, page, paragraph, picture, table, write_page
 from sim.picture import Picture
 from sim.pictures.changes import changes_picture
 from sim.pictures.graphs import messages_picture, steals_picture
-from sim.pictures.heatmap import finding, heatmap_picture
+from sim.pictures.heatmap import heatmap_picture
 from sim.pictures.over_time import backlog_picture, service_picture
 from sim.pictures.timeline import timeline_picture
 from sim.pictures.waits import waits_picture
@@ -64,11 +64,9 @@ def write_report(comparison: Comparison, path: str | Path) -> None:
 
     The pictures of runs are there if the comparison was made with `pictures=True`. The page is one file and asks for no other.
     """
-    findings = [finding(comparison, scenario=scenario) for scenario in comparison.scenarios]
     several = len(comparison.scenarios) > 1
-    title = (
-        f"{len(comparison.scenarios)} scenarios compared" if several else f"{comparison.scenarios[0]}: {findings[0]}"
-    )
+    where = f"{len(comparison.scenarios)} scenarios" if several else comparison.scenarios[0]
+    title = f"{len(comparison.policies)} policies on {where}"
     parts = [paragraph(method(comparison))]
     for scenario in comparison.scenarios:
         parts += [heading(scenario)] if several else []
@@ -88,7 +86,7 @@ def write_change_report(what: WhatIf, path: str | Path) -> None:
         table("Waits for the first start", CHANGE_HEAD, change_rows(what, users_max=len(what.users))),
         paragraph(f"Made by evenhand {installed_version()}.", small=True),
     ]
-    write_page(path, page(shown.title, parts))
+    write_page(path, page(f"{what.recording}: what would change, and for whom", parts))
 
 
 def _section(comparison: Comparison, scenario: str) -> list[str]:

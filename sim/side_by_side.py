@@ -25,7 +25,6 @@ CHANGE_HEAD = ("user", "tasks", "p50", "after", "p99", "after", "max", "after", 
 P99 = "wait_seconds_p99"
 USERS_MAX = 10
 CHANGES_MAX = 25
-_ROUNDING_SECONDS = 1e-6
 
 
 def user_rows(comparison: Comparison, scenario: str, users_max: int = USERS_MAX) -> list[list[str]]:
@@ -49,9 +48,7 @@ def run_rows(comparison: Comparison, scenario: str) -> list[list[str]]:
         numbers = [comparison.interval(metric, policy, scenario=scenario) for metric in ("jain", "fluid_lag_seconds")]
         events = [comparison.interval(metric, policy, scenario=scenario) for metric in ("stolen", "recovered")]
         broken = comparison.broken(policy, scenario)
-        # Nobody is behind by what rounding makes of a sum of many tasks.
-        late = numbers[1] is not None and numbers[1].mean > _ROUNDING_SECONDS
-        behind = comparison.behind_most(policy, scenario) if late else None
+        behind = comparison.behind_most(policy, scenario)
         jain, lag = (_number(found) for found in numbers)
         stolen, recovered = (_count(found) for found in events)
         rows.append([policy, jain, lag, behind or "-", stolen, recovered, ", ".join(broken) or "none"])
@@ -106,7 +103,7 @@ def method(comparison: Comparison) -> str:
     broken = sorted({name for outcome in comparison.outcomes for name in outcome.broken})
     held = f"broken in some: {', '.join(broken)}" if broken else "none was broken"
     sure = (
-        "one seed, so nobody knows how sure they are"
+        "of one seed, so nobody knows how sure they are"
         if seeds == 1
         else f"means over {seeds} seeds ± half the {CONFIDENCE:.0%} confidence interval by Student's t".replace(
             "%", " %"

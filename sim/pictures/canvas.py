@@ -5,16 +5,19 @@ Figures are made without pyplot, so nothing is kept that somebody would have to 
 
 import math
 import textwrap
+import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from actors.errors import InvalidConfig
 from sim.picture import Picture
-from sim.words import duration, time_unit
+from sim.words import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["INK", "STEPS", "Canvas", "count_axis", "duration_axis", "require", "time_axis"]
 
@@ -22,13 +25,28 @@ INK = "#222222"
 
 WIDTH_INCHES = 9.0
 DOTS_PER_INCH = 110
-_TITLE_CHARACTERS = 92
+_TITLE_CHARACTERS = 84
 _COLOURS_MAX = 128
 _RATIO_SEEN = 30
 """How much smaller something may be and still be seen beside the largest."""
 _WAITS_SEEN = 2e4
-STEPS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 86400.0, 864000.0, 8640000.0)
-"""Waits that are marked on an axis, in seconds."""
+_SHORTEST_SECONDS = 1e-4
+STEPS = {
+    1e-4: "0.1 ms",
+    1e-3: "1 ms",
+    1e-2: "10 ms",
+    0.1: "0.1 s",
+    1.0: "1 s",
+    10.0: "10 s",
+    60.0: "1 min",
+    600.0: "10 min",
+    3_600.0: "1 h",
+    36_000.0: "10 h",
+    86_400.0: "1 d",
+    864_000.0: "10 d",
+    8_640_000.0: "100 d",
+}
+"""Waits in seconds that are marked on an axis, and how."""
 
 _STYLE = {
     "font.size": 10.0,
@@ -61,27 +79,43 @@ def _smaller(drawn: BytesIO) -> bytes:
 
 
 class Canvas:
-    """A figure with its title, on the way to becoming a picture."""
+    """A figure on the way to becoming a picture: drawn within its block, where the style is that of all pictures."""
 
     def __init__(self, height_inches: float, rows: int = 1, columns: int = 1, **grid: Any) -> None:
-        self._matplotlib = _matplotlib()
-        with self._matplotlib.rc_context(_STYLE):
-            from matplotlib.figure import Figure
+        self._height_inches = height_inches
+        self._shape = (rows, columns)
+        self._grid = grid
+        self._style = ExitStack()
+        self.figure: Figure
+        self.axes: list[Axes]
 
-            self.figure: Figure = Figure(
-                figsize=(WIDTH_INCHES, height_inches), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained"
-            )
-            made = self.figure.subplots(rows, columns, squeeze=False, **grid)
-        self.axes: list[Axes] = list(made.flat)
+    def __enter__(self) -> Self:
+        matplotlib = _matplotlib()
+        from matplotlib.figure import Figure
+
+        self._style.enter_context(matplotlib.rc_context(_STYLE))
+        self._style.enter_context(warnings.catch_warnings())
+        # What the type has no letter for is a box.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+        size = (WIDTH_INCHES, self._height_inches)
+        self.figure = Figure(figsize=size, dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
+        self.axes = list(self.figure.subplots(*self._shape, squeeze=False, **self._grid).flat)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._style.close()
+
+    def legend(self) -> None:
+        """Who is who, beside what is drawn, where it covers nothing; nothing if nobody is there."""
+        if self.axes[0].get_legend_handles_labels()[0]:
+            self.axes[0].figure.legend(loc="outside right center", fontsize=9)
 
     def finished(self, name: str, title: str) -> Picture:
         """The picture, below the finding that it shows."""
-        with self._matplotlib.rc_context(_STYLE):
-            self.figure.suptitle(
-                textwrap.fill(title, _TITLE_CHARACTERS), x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK
-            )
-            drawn = BytesIO()
-            self.figure.savefig(drawn, format="png")
+        said = textwrap.fill(title, _TITLE_CHARACTERS)
+        self.figure.suptitle(said, x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK)
+        drawn = BytesIO()
+        self.figure.savefig(drawn, format="png")
         return Picture(name, title, _smaller(drawn))
 
 
@@ -96,11 +130,11 @@ def time_axis(axes: "Axes", began_at: float, ended_at: float, what: str = "time 
 
 def duration_axis(axes: "Axes", longest: float) -> None:
     """Make the x axis one of waits, from none at all by steps of about ten to the longest."""
-    longest = max(longest, STEPS[0])
+    longest = max(longest, _SHORTEST_SECONDS)
     steps = [step for step in STEPS if longest / _WAITS_SEEN <= step <= longest]
     axes.set_xscale("symlog", linthresh=steps[0], linscale=0.35)
     axes.set_xlim(-steps[0] * 0.08, longest * 1.3)
-    axes.set_xticks([0.0, *steps], labels=["0", *map(duration, steps)])
+    axes.set_xticks([0.0, *steps], labels=["0", *(STEPS[step] for step in steps)])
     axes.minorticks_off()
 
 

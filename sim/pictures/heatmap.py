@@ -39,9 +39,9 @@ def heatmap_picture(
         for label, users in columns.items()
     }
     shown = {place: math.nan if interval is None else interval.mean for place, interval in worst.items()}
-    canvas = Canvas(1.7 + 0.46 * len(comparison.policies))
-    _draw(canvas, shown, comparison.policies, list(columns))
-    return canvas.finished("heatmap", finding(comparison, metric, scenario))
+    with Canvas(1.7 + 0.46 * len(comparison.policies)) as canvas:
+        _draw(canvas, shown, comparison.policies, list(columns))
+        return canvas.finished("heatmap", finding(comparison, metric, scenario))
 
 
 def finding(comparison: Comparison, metric: str = "wait_seconds_p99", scenario: str | None = None) -> str:
@@ -90,6 +90,6 @@ def _draw(canvas: Canvas, shown: Cells, policies: Sequence[str], columns: Sequen
     axes.tick_params(length=0)
     axes.set_xlabel("user")
     bar = canvas.figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
-    bar.set_ticks([step for step in STEPS if (norm.vmin or low) <= step <= high])
-    bar.ax.yaxis.set_major_formatter(lambda value, _: duration(value))
+    marked = [step for step in STEPS if (norm.vmin or low) <= step <= high]
+    bar.set_ticks(marked, labels=[STEPS[step] for step in marked])
     bar.ax.minorticks_off()

@@ -24,34 +24,35 @@ def backlog_picture(history: History, users_max: int = 7) -> Picture:
     >>> backlog_picture(history).title.startswith("bob has most tasks waiting, up to ")
     True
     """
-    canvas = Canvas(4.2)
-    (axes,) = canvas.axes
-    unit = time_axis(axes, 0.0, history.last_at)
-    peaks: dict[str, int] = {}
-    for party in parties_of(history, users_max):
-        found = _together(history, party)
-        peaks[party.label] = max((waiting for _, waiting in found), default=0)
-        at, waiting = _thinned([(0.0, 0), *found, (history.last_at, found[-1][1] if found else 0)])
-        axes.plot(
-            [time / unit for time in at],
-            waiting,
-            drawstyle="steps-post",
-            color=party.colour,
-            linestyle=party.dashes,
-            label=f"{party.label} (at most {count(peaks[party.label])})",
-        )
-    count_axis(axes, list(peaks.values()))
-    axes.set_ylabel("tasks that wait")
-    axes.legend(loc="upper right", fontsize=9)
-    return canvas.finished("backlog", _backlog_title(peaks))
+    highest = {user: max((waiting for _, waiting in history.backlog(user)), default=0) for user in history.users}
+    most = max(highest, key=lambda user: highest[user], default=None)
+    with Canvas(4.2) as canvas:
+        (axes,) = canvas.axes
+        unit = time_axis(axes, 0.0, history.last_at)
+        peaks: dict[str, int] = {}
+        for party in parties_of(history, users_max, most):
+            found = _together(history, party)
+            peaks[party.label] = max((waiting for _, waiting in found), default=0)
+            at, waiting = _thinned([(0.0, 0), *found, (history.last_at, found[-1][1] if found else 0)])
+            axes.plot(
+                [time / unit for time in at],
+                waiting,
+                drawstyle="steps-post",
+                color=party.colour,
+                linestyle=party.dashes,
+                label=f"{party.label}: at most {count(peaks[party.label])}",
+            )
+        count_axis(axes, list(peaks.values()))
+        axes.set_ylabel("tasks that wait")
+        canvas.legend()
+        return canvas.finished("backlog", _backlog_title(highest, most))
 
 
-def _backlog_title(peaks: Mapping[str, int]) -> str:
-    most = max(peaks, key=lambda label: peaks[label], default=None)
-    if most is None or not peaks[most]:
+def _backlog_title(highest: Mapping[str, int], most: str | None) -> str:
+    if most is None or not highest[most]:
         return "nobody ever has a task that waits"
-    rest = max((peak for label, peak in peaks.items() if label != most), default=None)
-    said = f"{most} has most tasks waiting, up to {count(peaks[most])}"
+    rest = max((peak for user, peak in highest.items() if user != most), default=None)
+    said = f"{most} has most tasks waiting, up to {count(highest[most])}"
     return said if rest is None else f"{said}; nobody else more than {count(rest)}"
 
 
@@ -86,42 +87,43 @@ def service_picture(history: History, users_max: int = 7, ideal: Mapping[str, Cu
     True
     """
     ideal = history.ideal() if ideal is None else ideal
-    received = history.received()
-    canvas = Canvas(6.0, rows=2, sharex=True, height_ratios=[3, 2])
-    above, below = canvas.axes
-    unit = time_axis(below, 0.0, history.last_at)
-    times = [history.last_at * number / _POINTS_MAX for number in range(_POINTS_MAX + 1)]
-    shown = [time / unit for time in times]
-    for party in parties_of(history, users_max):
-        given, wanted = (_sum([curves[user] for user in party.members], times) for curves in (received, ideal))
-        above.plot(shown, given, color=party.colour, label=party.label)
-        above.plot(shown, wanted, color=party.colour, linestyle=(0, (1, 1.5)))
-        behind = [want - have for want, have in zip(wanted, given, strict=True)]
-        below.plot(shown, behind, color=party.colour, linestyle=party.dashes)
-    above.plot([], [], color=INK, linestyle=(0, (1, 1.5)), label="ideal, dotted")
-    above.set_ylabel("service given\n(worker-seconds)")
-    above.set_ylim(bottom=0)
-    above.yaxis.set_major_formatter("{x:,.0f}")
-    above.legend(loc="upper left", fontsize=9)
-    below.axhline(0.0, color=INK, linewidth=0.8)
-    below.set_ylabel("behind the ideal\n(worker-seconds)")
-    return canvas.finished("service", _service_title(history.worst_lag(ideal), history))
+    received, worst = history.received(), history.worst_lag(ideal)
+    with Canvas(6.0, rows=2, sharex=True, height_ratios=[3, 2]) as canvas:
+        above, below = canvas.axes
+        unit = time_axis(below, 0.0, history.last_at)
+        times = [history.last_at * number / _POINTS_MAX for number in range(_POINTS_MAX + 1)]
+        shown = [time / unit for time in times]
+        for party in parties_of(history, users_max, None if worst is None else worst.user):
+            given, wanted = (_sum(party, curves, times) for curves in (received, ideal))
+            mean = ", mean" if party.is_rest else ""
+            above.plot(shown, given, color=party.colour, label=f"{party.label}{mean}")
+            above.plot(shown, wanted, color=party.colour, linestyle=(0, (1, 1.5)))
+            behind = [want - have for want, have in zip(wanted, given, strict=True)]
+            below.plot(shown, behind, color=party.colour, linestyle=party.dashes)
+        above.plot([], [], color=INK, linestyle=(0, (1, 1.5)), label="ideal, dotted")
+        above.set_ylabel("service given\n(worker-seconds)")
+        above.set_ylim(bottom=0)
+        above.yaxis.set_major_formatter("{x:,.0f}")
+        canvas.legend()
+        below.axhline(0.0, color=INK, linewidth=0.8)
+        below.set_ylabel("behind the ideal\n(worker-seconds)")
+        return canvas.finished("service", _service_title(worst, history))
 
 
-def _sum(curves: Sequence[Curve], times: Sequence[float]) -> list[float]:
-    return [sum(values) for values in zip(*(curve.along(times) for curve in curves), strict=True)]
+def _sum(party: Party, curves: Mapping[str, Curve], times: Sequence[float]) -> list[float]:
+    """What they had together; of the rest the mean, for there may be many and nobody is meant."""
+    sums = [sum(values) for values in zip(*(curves[user].along(times) for user in party.members), strict=True)]
+    return [value / len(party.members) for value in sums] if party.is_rest else sums
 
 
 def _service_title(worst: Behind | None, history: History) -> str:
     if worst is None:
         return "nobody had a task"
+    behind = count(round(worst.seconds, 2 if worst.seconds < 1 else 0))
     longest = max((stint.ended_at - stint.began_at for stint in history.stints()), default=0.0)
     if worst.seconds <= 2 * longest:
-        return (
-            f"everybody stays within {count(round(worst.seconds, 2))} worker-seconds of the ideal fluid share "
-            f"(the longest task takes {duration(longest)})"
-        )
+        # Less than what whoever finishes what it began cannot help.
+        return f"nobody falls far behind the ideal fluid share: {worst.user} by {behind} worker-seconds at most"
     return (
-        f"{worst.user} falls furthest behind the ideal fluid share: by {count(round(worst.seconds))} worker-seconds, "
-        f"at {duration(worst.at)}"
+        f"{worst.user} falls furthest behind the ideal fluid share: by {behind} worker-seconds, at {duration(worst.at)}"
     )

@@ -40,23 +40,23 @@ def timeline_picture(
     workers = history.workers[:workers_max]
     began_at, ended_at = _stretch(history, stints, len(workers), from_seconds, until_seconds)
     within = [stint for stint in stints if stint.began_at < ended_at and stint.ended_at > began_at]
-    canvas = Canvas(1.9 + 0.26 * max(3, len(workers)))
-    (axes,) = canvas.axes
-    unit = time_axis(axes, began_at, ended_at)
-    rows = {worker: row for row, worker in enumerate(workers)}
-    shown = [stint for stint in within if stint.worker in rows]
-    for party in parties_of(history, users_max):
-        members = set(party.members)
-        _bars(axes, [stint for stint in shown if stint.user in members], rows, unit, party.colour)
-        axes.plot([], [], color=party.colour, linewidth=7, label=party.label)
-    _marks(axes, shown, rows, unit, began_at, ended_at)
-    left = len(history.workers) - len(workers)
-    axes.set_yticks(range(len(workers)), labels=workers)
-    axes.set_ylim(len(workers) - 0.4, -0.6)
-    axes.set_ylabel(f"worker ({left} more are not shown)" if left else "worker")
-    axes.grid(axis="y", visible=False)
-    canvas.figure.legend(loc="outside lower left", ncols=5, fontsize=9)
-    return canvas.finished("timeline", _title(within, history, began_at, ended_at))
+    with Canvas(1.9 + 0.26 * max(3, len(workers))) as canvas:
+        (axes,) = canvas.axes
+        unit = time_axis(axes, began_at, ended_at)
+        rows = {worker: row for row, worker in enumerate(workers)}
+        shown = [stint for stint in within if stint.worker in rows]
+        for party in parties_of(history, users_max):
+            members = set(party.members)
+            _bars(axes, [stint for stint in shown if stint.user in members], rows, unit, party.colour)
+            axes.plot([], [], color=party.colour, linewidth=7, label=party.label)
+        _marks(axes, shown, rows, unit, began_at, ended_at)
+        left = len(history.workers) - len(workers)
+        axes.set_yticks(range(len(workers)), labels=workers)
+        axes.set_ylim(len(workers) - 0.4, -0.6)
+        axes.set_ylabel(f"worker ({left} more are not shown)" if left else "worker")
+        axes.grid(axis="y", visible=False)
+        canvas.figure.legend(loc="outside lower left", ncols=5, fontsize=9)
+        return canvas.finished("timeline", _title(within, history, began_at, ended_at))
 
 
 def _bars(axes: "Axes", stints: Sequence[Stint], rows: dict[str, int], unit: float, colour: str) -> None:

@@ -48,16 +48,16 @@ def waits_picture(history: History, users_max: int = 12) -> Picture:
     levels = _levels(history)
     panels = [users, *([levels] if len(levels) > 1 else [])]
     rows = [max(1, len(panel)) for panel in panels]
-    canvas = Canvas(1.5 + 0.34 * sum(rows), rows=len(panels), sharex=True, height_ratios=rows)
-    longest = max((wait for spread in users for wait in spread.waits), default=0.0)
-    for axes, panel, of in zip(canvas.axes, panels, ("user", "level"), strict=False):
-        duration_axis(axes, longest)
-        _draw(axes, panel)
-        axes.set_ylabel(of)
-    canvas.axes[-1].set_xlabel(
-        "wait for the first start: line 1st to 99th percentile, bar the middle half, dot the median, x the longest"
-    )
-    return canvas.finished("waits", _title(users))
+    with Canvas(1.5 + 0.34 * sum(rows), rows=len(panels), sharex=True, height_ratios=rows) as canvas:
+        longest = max((wait for spread in users for wait in spread.waits), default=0.0)
+        for axes, panel, of in zip(canvas.axes, panels, ("user", "level"), strict=False):
+            duration_axis(axes, longest)
+            _draw(axes, panel)
+            axes.set_ylabel(of)
+        canvas.axes[-1].set_xlabel(
+            "wait for the first start: line 1st to 99th percentile, bar the middle half, dot the median, x the longest"
+        )
+        return canvas.finished("waits", _title(users))
 
 
 def _draw(axes: "Axes", panel: Sequence[_Spread]) -> None:
@@ -71,7 +71,7 @@ def _draw(axes: "Axes", panel: Sequence[_Spread]) -> None:
     axes.set_yticks(
         range(len(panel)), labels=[f"{spread.label}  p99 {duration(spread.at(0.99))}" for spread in panel], color=INK
     )
-    axes.set_ylim(len(panel) - 0.5, -0.5)
+    axes.set_ylim(max(1, len(panel)) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
 
 
