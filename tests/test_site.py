@@ -23,9 +23,7 @@ LOADS = {"audio", "embed", "iframe", "img", "input", "link", "object", "script",
 """Elements that fetch what they name, without a click."""
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+def built_site(folder: Path) -> Path:
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
@@ -66,29 +64,40 @@ def test_what_is_fetched_from_elsewhere_is_found() -> None:
     assert loaded_by(page + '<img src="x.png">') == ["https://a.example/x.css", "//b.example/x.js"]
 
 
-def test_no_page_fetches_anything_from_another_host(site: Path) -> None:
+def check_pages(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 20
     assert {str(page.relative_to(site)): found for page in pages if (found := loaded_by(page.read_text("utf-8")))} == {}
-
-
-def test_no_style_sheet_does_and_nothing_makes_the_scripts_do_so(site: Path) -> None:
-    for sheet in site.rglob("*.css"):
-        assert not re.search(r"(url\(|@import)\s*[\"']?(\w+:)?//", sheet.read_text("utf-8")), sheet
     # The theme would load a library for diagrams, and ask a host about a repository, if a page had one.
-    for page in site.rglob("*.html"):
+    for page in pages:
         assert not re.search(r'class="mermaid"|data-md-component="source"', page.read_text("utf-8")), page
 
 
-def test_the_search_index_is_part_of_the_site(site: Path) -> None:
-    index = (site / "search" / "search_index.json").read_text("utf-8")
-    assert "Fairness in plain words" in index
+def check_style_sheets(site: Path) -> None:
+    sheets = list(site.rglob("*.css"))
+    assert sheets
+    for sheet in sheets:
+        assert not re.search(r"(url\(|@import)\s*[\"']?(\w+:)?//", sheet.read_text("utf-8")), sheet
 
 
-def test_an_example_of_a_docstring_is_shown_as_an_example(site: Path) -> None:
+def check_search(site: Path) -> None:
+    assert "Fairness in plain words" in (site / "search" / "search_index.json").read_text("utf-8")
+
+
+def check_reference(site: Path) -> None:
+    """Examples of docstrings are shown as examples, and not as quotations."""
     page = (site / "reference" / "simulator.html").read_text("utf-8")
     assert '<span class="gp">&gt;&gt;&gt; </span>' in page
     assert "<blockquote>" not in page
+
+
+def test_the_site_builds_without_a_warning_and_fetches_nothing_from_other_hosts(tmp_path: Path) -> None:
+    """One test, because building takes seconds."""
+    site = built_site(tmp_path)
+    check_pages(site)
+    check_style_sheets(site)
+    check_search(site)
+    check_reference(site)
 
 
 @pytest.mark.parametrize(
