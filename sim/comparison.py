@@ -131,13 +131,15 @@ def compare(
     seeds: int | Sequence[int] = 10,
     jobs: int | None = None,
     pictures: bool = False,
+    judge_all: bool = False,
     on_run: Callable[[], None] = lambda: None,
 ) -> Comparison:
     """Run every sharing policy with every ordering policy, as the scenario has it where none are named, under every seed.
 
     In `jobs` processes, as many as there are cores unless given; where a policy is an object that another process could not
     find, such as a class of a notebook, all runs are made in this one. With `pictures` each policy's run under the first seed is
-    drawn too, which needs the `lab` extra. `on_run` is called after each run.
+    drawn too, which needs the `lab` extra. Runs under the first seed are held against every invariant, and with `judge_all` all
+    are: the same happens, but it takes longer. `on_run` is called after each run.
 
     >>> from sim import Burst, Fixed, Kind, Scenario, User
     >>> kind = Kind(name="work", service=Fixed(seconds=1.0))
@@ -157,7 +159,13 @@ def compare(
     entered = [(label, one) for scenario in found for label, one in contenders(scenario, sharing, ordering).items()]
     # Seed by seed, because what all policies of a seed have in common is worked out once in each process.
     errands = [
-        Errand(policy=label, scenario=scenario, seed=seed, draws=pictures and seed == numbers[0])
+        Errand(
+            policy=label,
+            scenario=scenario,
+            seed=seed,
+            draws=pictures and seed == numbers[0],
+            judged=judge_all or seed == numbers[0],
+        )
         for name in dict.fromkeys(scenario.name for _, scenario in entered)
         for seed in numbers
         for label, scenario in entered

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
 
@@ -17,6 +18,7 @@ from sim.outcome import Ideals, Outcome, outcome_of
 from sim.picture import Picture
 from sim.runner import simulate
 from sim.scenario import Scenario
+from sim.unjudged import needs_judging, run_unjudged
 from sim.writing import write_scenario
 
 __all__ = ["Answer", "Errand", "meanwhile", "run_all", "run_one"]
@@ -36,6 +38,8 @@ class Errand:
     """Whether pictures of it are wanted."""
     measures_lag: bool = True
     """Whether the lag behind the ideal fluid share is wanted."""
+    judged: bool = True
+    """Whether it is to be held against every invariant."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,9 +72,13 @@ def run_one(errand: Errand, ideals: Ideals) -> Answer:
     """Make a run here."""
     scenario = attrs.evolve(errand.scenario, seed=errand.seed)
     history = History.of(scenario)
-    result = simulate(scenario, observers=[history])
+    result = None
+    if errand.judged or needs_judging(scenario):
+        result = simulate(scenario, observers=[history])
+    else:
+        run_unjudged(scenario, history)
     return Answer(
-        outcome=outcome_of(errand.policy, history, result, ideals if errand.measures_lag else None),
+        outcome=outcome_of(scenario, errand.policy, history, result, ideals if errand.measures_lag else None),
         pictures=tuple(_drawn(history, ideals)) if errand.draws else (),
         fidelity=None if scenario.workload is None else fidelity_of(scenario.workload, history),
     )
@@ -113,28 +121,34 @@ def run_all(
 
 
 def _run_elsewhere(orders: Sequence[dict[str, Any]], count: int, on_run: Callable[[], None]) -> list[Answer]:
-    answers: dict[int, Answer] = {}
     with ThreadPoolExecutor(count) as threads, ExitStack() as stack:
         children: SimpleQueue[Child] = SimpleQueue()
         for _ in range(count):
             children.put(stack.enter_context(Child(_WORKER)))
 
-        def run(order: dict[str, Any]) -> Answer:
-            child = children.get()
-            child.say(order)
-            answer = Answer.from_json(child.hear())
-            children.put(child)
-            return answer
-
-        waiting = {threads.submit(run, order): number for number, order in enumerate(orders)}
-        try:
-            for done in as_completed(waiting):
-                answers[waiting[done]] = done.result()
+        def run(stretch: Sequence[dict[str, Any]]) -> list[Answer]:
+            child, answers = children.get(), []
+            for order in stretch:
+                child.say(order)
+                answers.append(Answer.from_json(child.hear()))
                 on_run()
+            children.put(child)
+            return answers
+
+        waiting = [threads.submit(run, stretch) for stretch in _stretches(orders, count)]
+        try:
+            return [answer for done in waiting for answer in done.result()]
         finally:
             # Of what is not begun nobody wants to hear any more.
             threads.shutdown(wait=False, cancel_futures=True)
-    return [answers[number] for number in range(len(orders))]
+
+
+def _stretches(orders: Sequence[dict[str, Any]], count: int) -> list[Sequence[dict[str, Any]]]:
+    """What one process does in a row: all policies under one seed, whose ideal is worked out once, if there are seeds enough."""
+    by_seed: list[Sequence[dict[str, Any]]] = [
+        list(found) for _, found in groupby(orders, key=lambda order: order["seed"])
+    ]
+    return by_seed if len(by_seed) >= count else [[order] for order in orders]
 
 
 def _orders(errands: Sequence[Errand]) -> list[dict[str, Any]] | None:
@@ -155,7 +169,8 @@ def _orders(errands: Sequence[Errand]) -> list[dict[str, Any]] | None:
             "scenario": texts[id(one.scenario)],
             "seed": one.seed,
             "draws": one.draws,
-            "lag": one.measures_lag,
+            "measures_lag": one.measures_lag,
+            "judged": one.judged,
         }
         for one in errands
     ]

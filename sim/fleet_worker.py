@@ -29,7 +29,8 @@ def main(orders: TextIO, answers: TextIO) -> None:
             scenario=read(order["scenario"]),
             seed=order["seed"],
             draws=order["draws"],
-            measures_lag=order["lag"],
+            measures_lag=order["measures_lag"],
+            judged=order["judged"],
         )
         answers.write(json.dumps(run_one(errand, ideals).as_json()) + "\n")
         answers.flush()

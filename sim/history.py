@@ -30,6 +30,7 @@ from actors.trace import (
 )
 from sim.curve import Curve, furthest_below, steps
 from sim.fluid import Work, fluid_service
+from sim.metrics import jain_index
 from sim.recorded import RUNTIME, recorded_items
 from sim.replay import numbers_by_size
 from sim.runner import simulate, with_options
@@ -50,6 +51,7 @@ _OUTCOME_OF: dict[type, str] = {
     Cancelled: "cancelled",
 }
 _NEVER = -1.0
+_BEFORE, _AFTER = 0, 1
 
 
 class Stint(NamedTuple):
@@ -134,6 +136,8 @@ class History:
         """Waits of tasks that could start before this do not count."""
         self.last_at = 0.0
         """When something last happened."""
+        self.ended = 0
+        """Tasks that ended, one way or another."""
         self._seen = {user: _User() for user in self.weights}
         self._hands: dict[str, int] = {}
         """The workers that were seen, with their places."""
@@ -189,6 +193,7 @@ class History:
         self._stolen.append(event.stolen)
 
     def _stopped(self, event: Completed) -> None:
+        self.ended += 1
         self._end(event.task, _OUTCOME_OF[type(event)], event.at)
 
     def _back(self, event: Retried | Recovered | Released | Requeued) -> None:
@@ -200,6 +205,7 @@ class History:
 
     def _gone(self, event: DeadLettered | Cancelled) -> None:
         """It ended, at work or while it waited."""
+        self.ended += 1
         task = self._tasks.get(event.task)
         if event.worker is None and task is not None:
             # One that was delayed and ends before its time never waited.
@@ -273,6 +279,27 @@ class History:
         """How many of a user's tasks could start and waited, from each time on at which that changed."""
         seen = self._seen[user]
         return list(steps([*((at, 1) for at in seen.came), *((at, -1) for at in seen.left)]))
+
+    def jain(self) -> float | None:
+        """Jain's index over the users that ever had a task waiting, while all of them had: see sim/metrics.py."""
+        # What starts as a backlog ends was started while it was there, and what starts as one begins was not.
+        log: list[tuple[float, int, str, float]] = []
+        named = {}
+        for user in self.users:
+            before = 0
+            for at, waiting in self.backlog(user):
+                if (waiting > 0) != (before > 0):
+                    log.append((at, _AFTER, user, 1.0 if waiting else -1.0))
+                    named[user] = 0.0
+                before = waiting
+        log += [(stint.began_at, _BEFORE, stint.user, stint.ended_at - stint.began_at) for stint in self.stints()]
+        together = 0.0
+        for _, when, user, value in sorted(log, key=lambda line: line[:2]):
+            if when == _AFTER:
+                together += value
+            elif together == len(named) and user in named:
+                named[user] += value
+        return jain_index([seconds / self.weights.get(user, 1.0) for user, seconds in named.items()])
 
     def received(self) -> dict[str, Curve]:
         """For each user, the seconds of workers' time that it had been given by each time."""

@@ -11,6 +11,7 @@ from sim.fluid import Work
 from sim.groups import percentile
 from sim.history import History
 from sim.observation import SimulationResult
+from sim.scenario import Scenario
 
 __all__ = ["RUN_METRICS", "USER_METRICS", "Ideals", "Outcome", "outcome_of", "tenants_of"]
 
@@ -40,6 +41,8 @@ class Outcome:
     seed: int
     jobs: int
     virtual_seconds: float
+    judged: bool
+    """Whether the run was held against every invariant."""
     broken: tuple[str, ...]
     """The invariants that were broken, by name."""
     users: dict[str, dict[str, float | None]]
@@ -90,25 +93,30 @@ def tenants_of(users: Sequence[str]) -> dict[str, list[str]]:
     return {f"{tenant}/*": names for tenant, names in found.items() if len(names) > 1}
 
 
-def outcome_of(policy: str, history: History, result: SimulationResult, ideals: Ideals | None = None) -> Outcome:
-    """What a run under this policy came to; the lag is left out where nobody knows the ideals, which take their time."""
+def outcome_of(
+    scenario: Scenario, policy: str, history: History, result: SimulationResult | None, ideals: Ideals | None = None
+) -> Outcome:
+    """What a run came to: of the invariants only if it was judged, of the lag only where ideals are to be worked out."""
+    violations = () if result is None else result.violations
+    stints = list(history.stints())
     groups = {user: [user] for user in history.users} | tenants_of(history.users) | {ALL: history.users}
     behind = None if ideals is None else history.worst_lag(ideals.of(history))
     # Of the last digits it depends under which policy the ideal was worked out first.
     lag_seconds = None if behind is None else round(behind.seconds, _LAG_DIGITS)
     return Outcome(
-        scenario=result.scenario,
+        scenario=scenario.name,
         policy=policy,
-        seed=result.seed,
-        jobs=result.jobs,
-        virtual_seconds=result.virtual_seconds,
-        broken=tuple(dict.fromkeys(violation.invariant for violation in result.violations)),
+        seed=scenario.seed,
+        jobs=history.ended,
+        virtual_seconds=history.last_at,
+        judged=result is not None,
+        broken=tuple(dict.fromkeys(violation.invariant for violation in violations)),
         users=_by_group(groups, history),
         run={
-            "jain": result.jain,
+            "jain": history.jain(),
             "fluid_lag_seconds": lag_seconds,
-            "stolen": result.stolen,
-            "recovered": result.recovered,
+            "stolen": sum(stint.stolen for stint in stints),
+            "recovered": sum(stint.outcome == "recovered" for stint in stints),
         },
         behind=behind.user if behind is not None and lag_seconds else None,
     )

@@ -100,8 +100,6 @@ def _change_row(user: str, moved: Moved) -> list[str]:
 def method(comparison: Comparison) -> str:
     """How the numbers came about, in a sentence or two."""
     seeds = len(comparison.seeds)
-    broken = sorted({name for outcome in comparison.outcomes for name in outcome.broken})
-    held = f"broken in some: {', '.join(broken)}" if broken else "none was broken"
     sure = (
         "of one seed, so nobody knows how sure they are"
         if seeds == 1
@@ -111,8 +109,24 @@ def method(comparison: Comparison) -> str:
     )
     return (
         f"{count(len(comparison.outcomes))} runs; under each seed all policies had the same work and the same random numbers. "
-        f"Numbers are {sure}. Every run was held against every invariant: {held}."
+        f"Numbers are {sure}. {_judged(comparison)}."
     )
+
+
+def _judged(comparison: Comparison) -> str:
+    """Which runs were held against the invariants, and what came of that."""
+    judged = [outcome for outcome in comparison.outcomes if outcome.judged]
+    broken = sorted({name for outcome in judged for name in outcome.broken})
+    seeds = sorted({outcome.seed for outcome in judged})
+    if len(judged) == len(comparison.outcomes):
+        which = "Every run was"
+    else:
+        which = f"The runs under seed {seeds[0]} were" if len(seeds) == 1 else f"{count(len(judged))} of the runs were"
+    held = f"broken in some: {', '.join(broken)}" if broken else "none was broken"
+    others = (
+        "" if len(judged) == len(comparison.outcomes) else "; the others were not judged, which changes nothing else"
+    )
+    return f"{which} held against every invariant: {held}{others}"
 
 
 def _duration(found: Interval | None) -> str:

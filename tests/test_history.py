@@ -23,6 +23,7 @@ from sim import (
 from sim.groups import percentile
 from sim.library import located
 from sim.outcome import Ideals, outcome_of, tenants_of
+from sim.unjudged import needs_judging, run_unjudged
 from tests.virtual import run_on_virtual_time
 
 NAMES = (
@@ -31,10 +32,13 @@ NAMES = (
     "equal_shares",
     "hang_and_timeout",
     "mixed_workers",
+    "reconfiguration",
     "retry_herd",
+    "shift_change",
     "stealing_longest",
     "stop_in_mid_work",
     "tenants_by_weight",
+    "weighted_shares",
     "worker_crash",
     "zombie_report",
 )
@@ -66,6 +70,18 @@ def test_it_says_what_the_metrics_say(watched: Watched) -> None:
     assert sum(stint.outcome == "completed" for stint in stints) == result.overall.completed
 
 
+def test_a_run_that_nobody_judges_is_the_same_run(watched: Watched) -> None:
+    scenario, history, _ = watched
+    if needs_judging(scenario):
+        with pytest.raises(AssertionError):
+            run_unjudged(scenario, History())
+        return
+    unjudged = History.of(scenario)
+    run_unjudged(scenario, unjudged)
+    assert list(unjudged.stints()) == list(history.stints())
+    assert list(unjudged.tasks()) == list(history.tasks())
+
+
 def test_a_backlog_is_never_below_none_and_ends_with_what_still_waits(watched: Watched) -> None:
     _, history, result = watched
     still = [task for task in result.table if task.status == "pending"]
@@ -86,8 +102,10 @@ def test_what_was_received_comes_to_the_service_and_no_faster_than_workers_work(
 
 
 def test_an_outcome_has_the_same_numbers_and_tenants_as_one(watched: Watched) -> None:
-    _, history, result = watched
-    outcome = outcome_of("any", history, result, Ideals())
+    scenario, history, result = watched
+    outcome = outcome_of(scenario, "any", history, result, Ideals())
+    assert (outcome.jobs, outcome.virtual_seconds) == (result.jobs, result.virtual_seconds)
+    assert outcome.run["jain"] == (None if result.jain is None else pytest.approx(result.jain))
     for user in history.users:
         found, metrics = outcome.users[user], result.users[user]
         assert found["wait_seconds_max"] == pytest.approx(metrics.wait_seconds_max)

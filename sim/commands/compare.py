@@ -35,6 +35,7 @@ def compare_command(
     jobs: str | None = None,
     report: Path | None = None,
     png: Path | None = None,
+    judge_all: bool = False,
     json: bool = False,
 ) -> int:
     """Run policies side by side, on the same work and the same random numbers, and say what each means for each user.
@@ -57,6 +58,8 @@ def compare_command(
         Write a page with tables and pictures to this file: HTML that needs no other file.
     png
         Write the heat map of policies by users to this file.
+    judge_all
+        Hold the runs under all seeds against every invariant, not only those under the first: it takes longer.
     json
         Print one JSON object instead of tables.
     """
@@ -85,6 +88,7 @@ def compare_command(
         range(first, first + count),
         whole_number("--jobs", jobs, 1),
         pictures=report is not None,
+        judge_all=judge_all,
         quiet=json,
     )
     _print_json(comparison) if json else _print_tables(comparison)
@@ -104,6 +108,7 @@ def _compared(
     jobs: int | None,
     *,
     pictures: bool,
+    judge_all: bool,
     quiet: bool,
 ) -> Comparison:
     runs = len(scenarios) * max(1, len(sharing)) * max(1, len(ordering)) * len(seeds)
@@ -122,6 +127,7 @@ def _compared(
             seeds=seeds,
             jobs=jobs,
             pictures=pictures,
+            judge_all=judge_all,
             on_run=lambda: progress.advance(bar),
         )
 

@@ -196,7 +196,7 @@ class _Replay:
         if self._before is None:
             fidelity = fidelity_of(self._workload, history) if self._as_recorded else None
             return Also([*lines, *_fidelity_lines(fidelity)], {"fidelity": _data(fidelity)} if fidelity else {})
-        outcome = outcome_of(terms_in_words(self.after), history, result)
+        outcome = outcome_of(self.after, terms_in_words(self.after), history, result)
         name = Path(self._workload.path).name
         what = what_if_of(name, self._answer(), outcome, as_recorded=self._as_recorded)
         self._outputs.write(what)
