@@ -21,7 +21,7 @@ from tests.virtual import run_on_virtual_time
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(
     page
-    for page in [*DOCS.glob("*.md"), *DOCS.glob("how_to/*.md")]
+    for page in [*DOCS.glob("*.md"), *DOCS.glob("how_to/*.md"), DOCS / "reference" / "command.md"]
     # These have tests of their own: what they show needs something else around it.
     if page.stem not in {"tutorial", "testing_your_policy", "durability", "scenarios", "performance"}
 )

@@ -12,6 +12,7 @@ import trio
 
 from actors import TRANSITIONS
 from sim import load_scenario, parse_scenario, simulate
+from sim.cli import main as command
 from sim.demo import SCENARIO, main
 from tests.pages import BLOCK, PAGES, printed_by_the_blocks_of
 from tests.virtual import run_on_virtual_time
@@ -105,3 +106,18 @@ def test_the_picture_can_be_drawn_anew() -> None:
     assert (ROOT / "docs" / "picture.png") == module.PICTURE
     picture = module.drawn(attrs.evolve(load_scenario(SCENARIO), duration_seconds=3.0))
     assert picture.title.startswith("p99 wait of ") and picture.png.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("part", ["sim", "db"])
+def test_every_command_and_action_is_in_the_reference(part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "reference" / "command.md").read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        command([part, "--help"])
+    said = capsys.readouterr().out
+    if part == "sim":
+        names = re.findall(r"^│ (\w+) ", said, re.MULTILINE)
+    else:
+        names = re.sub(r"[\s│]+", " ", said).partition("choices: ")[2].partition("]")[0].split(", ")
+    assert len(names) >= 6
+    described = set(re.findall(r"\w+", " ".join(re.findall(r"^\| `(evenhand .*?) \|", page, re.MULTILINE))))
+    assert set(names) <= described
