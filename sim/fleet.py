@@ -21,7 +21,7 @@ from sim.scenario import Scenario
 from sim.unjudged import needs_judging, run_unjudged
 from sim.writing import write_scenario
 
-__all__ = ["Answer", "Errand", "meanwhile", "run_all", "run_one"]
+__all__ = ["Answer", "Errand", "cores", "meanwhile", "run_all", "run_one"]
 
 _WORKER = "sim.fleet_worker"
 
@@ -109,7 +109,7 @@ def run_all(
     """Make all runs, in so many processes, as many as there are cores unless given; answers in the order of the errands."""
     if jobs is not None and jobs < 1:
         raise InvalidConfig(f"jobs must be a whole number >= 1, got {jobs}")
-    count = min(jobs or len(os.sched_getaffinity(0)), len(errands))
+    count = min(jobs or cores(), len(errands))
     orders = _orders(errands) if count > 1 else None
     if orders is None:
         ideals, answers = Ideals(), []
@@ -118,6 +118,11 @@ def run_all(
             on_run()
         return answers
     return _run_elsewhere(orders, count, on_run)
+
+
+def cores() -> int:
+    """How many cores this process may use, as far as the system says."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run_elsewhere(orders: Sequence[dict[str, Any]], count: int, on_run: Callable[[], None]) -> list[Answer]:

@@ -82,35 +82,43 @@ def replay(
         Write every event to this file, as JSON Lines.
     """
     sys.path.insert(0, "")
-    workload = Workload(
+    workload = _workload(file, time_scale, jobs, days)
+    before = _terms("--before-", before_sharing, before_ordering, before_workers, before_weight)
+    after = _terms("--", sharing, ordering, workers, weight)
+    outputs = _Outputs(file, report, png)
+    outputs.check()
+    return _run(_Replay(workload, before, after, outputs), file, trace, as_json=json)
+
+
+def _workload(file: Path, time_scale: float, jobs: str | None, days: float | None) -> Workload:
+    return Workload(
         process=process_of(file),
         path=str(file),
         time_scale=time_scale,
         jobs_max=whole_number("--jobs", jobs, 1),
         days_max=days,
     )
-    before = Terms(
-        sharing=before_sharing,
-        ordering=before_ordering,
-        workers=whole_number("--before-workers", before_workers, 1),
-        weights=_weights("--before-weight", before_weight),
-    )
-    after = Terms(
+
+
+def _terms(
+    prefix: str, sharing: str | None, ordering: str | None, workers: str | None, weights: Sequence[str] | None
+) -> Terms:
+    return Terms(
         sharing=sharing,
         ordering=ordering,
-        workers=whole_number("--workers", workers, 1),
-        weights=_weights("--weight", weight),
+        workers=whole_number(f"{prefix}workers", workers, 1),
+        weights=_weights(f"{prefix}weight", weights),
     )
-    outputs = _Outputs(file, report, png)
-    outputs.check()
-    replayed = _Replay(workload, before, after, outputs)
+
+
+def _run(replayed: "_Replay", file: Path, trace: Path | None, *, as_json: bool) -> int:
     with replayed:
         history = History.of(replayed.after)
         return run_and_report(
             replayed.after,
             read_from=file,
             trace=trace,
-            as_json=json,
+            as_json=as_json,
             watching=[history],
             also=lambda result: replayed.said(result, history),
         )
