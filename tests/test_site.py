@@ -89,6 +89,10 @@ def check_reference(site: Path) -> None:
     page = (site / "reference" / "simulator.html").read_text("utf-8")
     assert '<span class="gp">&gt;&gt;&gt; </span>' in page
     assert "<blockquote>" not in page
+    # Fields of attrs classes are shown with their defaults, and not with how they are validated.
+    options = re.sub(r"<[^>]+>", "", (site / "reference" / "options.html").read_text("utf-8"))
+    assert "workers: int = 16" in options
+    assert "attrs.field" not in options and "_UNSAID" not in options
 
 
 def test_the_site_builds_without_a_warning_and_fetches_nothing_from_other_hosts(tmp_path: Path) -> None:
