@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS_READY := .venv-peers/.ready
 
-.PHONY: demo test check bench bench-peers bench-page explore clean
+.PHONY: demo test check bench bench-peers bench-page docs explore clean
 
 demo: $(READY)
 	$(BIN)/python -m sim.demo
@@ -28,6 +28,11 @@ bench-peers: $(PEERS_READY)
 bench-page: $(READY) $(PEERS_READY)
 	-$(BIN)/python -m benchmarks --peers --json > benchmarks/figures.jsonl
 	$(BIN)/python -m benchmarks.page
+
+# The variable keeps a notice about versions to come out of the output. Warnings are errors, see mkdocs.yml.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "built into build/site; to read it with its search: $(BIN)/python -m http.server -d build/site"
 
 # The same properties, many more examples.
 explore: $(READY)
