@@ -216,7 +216,7 @@ PLANTED: dict[str, tuple[Any, str, Any]] = {
     "who waits enters by arrival": (WaitingRoom, "first", first_in_line),
     "who is held back holds up the rest": (WaitingRoom, "first", head_only),
     "a duplicate waits beside the first": (WaitingRoom, "join", lambda self, submit: False),
-    "weights are for ever": (Queue, "_set_weight", lambda self, message: None),
+    "weights are for ever": (WaitingRoom, "reweigh", lambda self, user, before, after: None),
     "one at a time enters": (Queue, "_let_in", lone_let_in),
     "users are remembered for ever": (WaitingRoom, "_forget_passed", lambda self: None),
 }
