@@ -1,25 +1,12 @@
-"""What `make docs` does beside MkDocs: examples in docstrings are fenced, and a page still to come has its place."""
+"""What `make docs` does beside MkDocs: examples in docstrings are fenced, and fields are shown with their defaults."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import griffe
-from mkdocs.config.defaults import MkDocsConfig
 
-STILL_TO_COME = "performance.md"
 # An example ends at the first empty line, as it does for doctest.
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """MkDocs asks whether the configuration is to be changed."""
-    if not (Path(config.docs_dir) / STILL_TO_COME).exists():
-        for section in config.nav or []:
-            for pages in section.values():
-                if isinstance(pages, list):
-                    pages[:] = [page for page in pages if STILL_TO_COME not in page.values()]
-    return config
 
 
 class AsPeopleReadIt(griffe.Extension):

@@ -124,14 +124,3 @@ def test_examples_in_docstrings_are_fenced_up_to_the_first_empty_line(hooks: Any
     text = "Adds.\n\n>>> 1 + 1\n2\n>>> def f():\n...     pass\n\nSo it does."
     assert hooks.fenced(text) == "Adds.\n\n```pycon\n>>> 1 + 1\n2\n>>> def f():\n...     pass\n```\n\nSo it does."
     assert hooks.fenced("no example") == "no example"
-
-
-@pytest.mark.parametrize("written", [False, True])
-def test_a_page_still_to_come_is_in_the_navigation_once_it_is_there(written: bool, tmp_path: Path, hooks: Any) -> None:
-    from mkdocs.config import load_config
-
-    if written:
-        (tmp_path / "performance.md").write_text("# Performance\n")
-    config = hooks.on_config(load_config(str(ROOT / "mkdocs.yml"), docs_dir=str(tmp_path)))
-    assert ("performance.md" in str(config.nav)) == written
-    assert "bounds.md" in str(config.nav)
