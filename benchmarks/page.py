@@ -104,7 +104,7 @@ def _opponents() -> Iterator[str]:
     for path in sorted(OPPONENTS.glob("*.py")):
         if path.name != "__init__.py":
             about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-            yield f"- [`{path.name}`](../benchmarks/opponents/{path.name}): {about}"
+            yield f"- `benchmarks/opponents/{path.name}`: {about}"
 
 
 if __name__ == "__main__":
