@@ -63,7 +63,10 @@ def _app(cyclopts: Any) -> Any:
     sim.command(check, name="check")
     sim.command(list_library, name="list")
     sim.command(replay, name="replay")
-    sim.command("sim.commands.explore:explore_command", name="explore")
-    sim.command("sim.commands.compare:compare_command", name="compare")
+    # These are loaded when they are run, so what the list of commands says of them must be said here.
+    sim.command("sim.commands.explore:explore_command", name="explore", help="Look for a run that breaks a promise.")
+    sim.command(
+        "sim.commands.compare:compare_command", name="compare", help="Run policies side by side on the same work."
+    )
     app.command(db, name="db")
     return app
